@@ -1,0 +1,70 @@
+"""What every command prints with: a console for results, a progress bar that knows its place."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["note", "out", "progress", "quiet_libraries"]
+
+
+def out() -> Console:
+    """The console for results; wide enough for tables when it is not a terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False)
+
+
+def note(text: str) -> None:
+    """A message beside the results."""
+    print(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def progress(quiet: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A progress bar with rate and remaining time on a terminal, nothing elsewhere."""
+    quiet_libraries()
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, int] = {}
+
+        def told(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield told
+
+
+def quiet_libraries() -> None:
+    """Keep libraries from drawing progress bars of their own where nobody sees them."""
+    import os
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")

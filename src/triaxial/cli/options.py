@@ -1,0 +1,102 @@
+"""Options that several commands share, under one name and one help text each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from triaxial.nli import Reading
+
+__all__ = ["read"]
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="NLI pairs: FORMAT:WHERE or a path. `sick:SICK.txt`, `snli:hub`, `mnli:FILE`, "
+        "`hub:REPOSITORY`, or a .jsonl, .csv, .tsv or .parquet file.",
+        show_default=False,
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(help="Split: TRAIN, TRIAL, TEST of SICK, or the hub's.", rich_help_panel="Data"),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="Column names: `premise=a,hypothesis=b,label=c,id=d`.", rich_help_panel="Data"
+    ),
+]
+LabelMap = Annotated[
+    str | None,
+    typer.Option(
+        help="What the data's labels mean: `maybe=neutral,2=contradiction`.", rich_help_panel="Data"
+    ),
+]
+OnBad = Annotated[
+    Literal["refuse", "drop"],
+    typer.Option(help="A bad row is refused, or dropped and counted.", rich_help_panel="Data"),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Take the first so many pairs only.", rich_help_panel="Data"),
+]
+StoreDir = Annotated[
+    Path,
+    typer.Option(
+        "--store", help="Where finished work is kept and found again.", rich_help_panel="Computing"
+    ),
+]
+Device = Annotated[
+    str, typer.Option(help="`auto`, `cpu`, `cuda`, `cuda:N` or `mps`.", rich_help_panel="Computing")
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16"],
+    typer.Option(
+        help="`auto` takes bf16 where the device multiplies it natively.",
+        rich_help_panel="Computing",
+    ),
+]
+TokenBudget = Annotated[
+    int | None,
+    typer.Option(
+        min=16, help="Padded tokens of a batch; by default what suits.", rich_help_panel="Computing"
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel="Output")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print the figures as JSON instead of tables.", rich_help_panel="Output"
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace the run of another call in --out.", rich_help_panel="Output"
+    ),
+]
+
+
+def read(
+    source: str,
+    split: str | None,
+    columns: str | None,
+    label_map: str | None,
+    on_bad: Literal["refuse", "drop"],
+    limit: int | None,
+) -> Reading:
+    """Read pairs as the options say."""
+    from triaxial.nli import parse_columns, parse_map, read_pairs
+
+    return read_pairs(
+        source,
+        split=split,
+        columns=parse_columns(columns) if columns else None,
+        label_map=parse_map(label_map) if label_map else None,
+        on_bad=on_bad,
+        limit=limit,
+    )

@@ -1,0 +1,107 @@
+"""Run independent shards: in this process, or in a pool of them.
+
+A shard is an argument, the work a plain function of it. What a shard gives does not depend on where
+it runs. Workers are started fresh (spawn), since a fork of a process that holds threads may hang;
+they end with their parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import TypeVar
+
+from .errors import InputError, TriaxialError
+
+__all__ = ["run"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+AHEAD = 2  # shards handed out per worker, so that results do not pile up before a slow first one
+
+
+def run(
+    function: Callable[[T], R],
+    shards: Sequence[T],
+    *,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[tuple[int, R]]:
+    """Index and result of every shard, in the order of the shards, as they come.
+
+    Args:
+        function: Of one shard; importable by name (no lambda) when there are several workers.
+        shards: Its arguments; picklable when there are several workers.
+        workers: Processes; 1 runs here.
+        progress: Called with shards done and shards in all after each.
+
+    Raises:
+        InputError: `workers` < 1.
+        TriaxialError: A worker died; an error raised by the function comes as itself.
+    """
+    if workers < 1:
+        raise InputError(f"{workers} workers; wanted at least 1")
+    results = map(function, shards) if workers == 1 else _pooled(function, shards, workers)
+    return _counted(results, len(shards), progress)
+
+
+def _counted(
+    results: Iterator[R], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[int, R]]:
+    for index, result in enumerate(results):
+        yield index, result
+        if progress:
+            progress(index + 1, total)
+
+
+def _pooled(function: Callable[[T], R], shards: Sequence[T], workers: int) -> Iterator[R]:
+    pool = ProcessPoolExecutor(
+        min(workers, len(shards)) or 1,
+        multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(max(1, (os.cpu_count() or 1) // workers),),
+    )
+    waiting: deque[Future[R]] = deque()
+    finished = False
+    try:
+        for shard in shards:
+            if len(waiting) == workers * AHEAD:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, shard))
+        while waiting:
+            yield waiting.popleft().result()
+        finished = True
+    except BrokenProcessPool as error:
+        raise TriaxialError(
+            "a worker process died, perhaps for lack of memory; committed shards are kept; "
+            "call again with fewer workers"
+        ) from error
+    finally:
+        # Not finished: an error, Ctrl-C, or the caller stopped reading. Nobody wants the running
+        # shards then; the executor itself has no way to stop them before Python 3.14.
+        processes = [] if finished else list((pool._processes or {}).values())
+        for process in processes:
+            process.kill()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker(threads: int) -> None:
+    """Leave Ctrl-C to the parent, follow it into the grave, share the cores."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"):
+        os.environ.setdefault(name, str(threads))  # read when the library is first imported
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,1 @@
+"""MERGE: minimal expression replacement (arXiv 2510.24295), the replacement axis."""

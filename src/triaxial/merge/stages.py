@@ -1,0 +1,311 @@
+"""The stages of MERGE, in order: sentences, masked queries, variants, predictions.
+
+1. `sentences`: words, offsets and tags of every distinct sentence (stage in the store).
+2. masked queries: each distinct masked query once, into a cache keyed by weights, precision and
+   masked ids; another filter, preset or threshold costs no forward.
+3. `variants`: the filters, shard by shard of seeds; replacements and the funnel (two stages).
+4. `predict`: each distinct pair once, into a cache keyed by the classifier.
+
+Everything after that is array work on tables and lives in `analyses`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from triaxial import execute
+from triaxial.merge.filters import Replacement
+from triaxial.merge.lexicon import WordNet
+from triaxial.merge.queries import MaskedSource, ask
+from triaxial.merge.targets import Seed
+from triaxial.merge.variants import FunnelRow, Preset, slots_of, variants_of
+from triaxial.models.tagger import Tag, load_tagger
+from triaxial.nli import LABELS, Pair
+from triaxial.store import Cache, Store, digest, run_shards, table_of
+from triaxial.text import Word, words
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Clock",
+    "Settings",
+    "labels_of",
+    "masked_sources",
+    "predict",
+    "refuse_marks",
+    "seeds_of",
+    "variants",
+]
+
+SEEDS_A_SHARD = 256
+PAIRS_A_SHARD = 4096
+_SENTENCES_A_SHARD = 1024
+
+Progress = Callable[[str, int, int], None]  # what, done, in all
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the work is done, never what comes out.
+
+    Args:
+        store: Directory of stages and caches.
+        device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps`.
+        token_budget: Padded tokens of a batch; `None` for what suits the device.
+        workers: Processes for tagging.
+        progress: Told what is being done, how much of it is done, and how much there is.
+    """
+
+    store: Path = Path(".triaxial")
+    device: str = "auto"
+    token_budget: int | None = None
+    workers: int = 1
+    progress: Progress | None = None
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds by kind of work, to be printed: where the time went."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def time(self, what: str) -> Iterator[None]:
+        """Add the time of a block to one kind of work."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds[what] = self.seconds.get(what, 0.0) + spent
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence with its words and their tags."""
+
+    text: str
+    words: tuple[Word, ...]
+    tags: tuple[Tag, ...]
+
+
+def masked_sources(
+    names: Sequence[str],
+    precision: Literal["auto", "fp32", "bf16"],
+    k: int,
+    settings: Settings,
+) -> list[MaskedSource]:
+    """The masked LMs behind their caches in the store, none loaded yet."""
+    store = Store(settings.store)
+
+    def open_cache(
+        fingerprint: Mapping[str, str], k: int, schema: Mapping[str, pl.DataType]
+    ) -> Cache:
+        return store.cache("merge.fills", fingerprint, k, schema=schema)
+
+    return [
+        MaskedSource(
+            name,
+            label,
+            precision,
+            k,
+            open_cache,
+            device=settings.device,
+            token_budget=settings.token_budget,
+        )
+        for name, label in zip(names, labels_of(names), strict=True)
+    ]
+
+
+def labels_of(names: Sequence[str]) -> list[str]:
+    """Short names of models for the tables: the last part of each, or the whole where two agree."""
+    short = [name.rstrip("/").rpartition("/")[2] for name in names]
+    return [s if short.count(s) == 1 else n for s, n in zip(short, names, strict=True)]
+
+
+def refuse_marks(pairs: Sequence[Pair], sources: Sequence[MaskedSource]) -> list[Pair]:
+    """The pairs that contain a mask token or another mark of a masked LM's tokenizer."""
+    marks = {"[MASK]", "<mask>"}.union(*(source.tokenizer.special_tokens for source in sources))
+    return [p for p in pairs if any(m in p.premise or m in p.hypothesis for m in marks)]
+
+
+def seeds_of(
+    pairs: Sequence[Pair], tagger: str, settings: Settings, clock: Clock
+) -> tuple[list[Seed], str]:
+    """Pairs with words and tags, and the key of the stage that holds these."""
+    from triaxial.store import records_of
+
+    texts = list(dict.fromkeys(s for pair in pairs for s in (pair.premise, pair.hypothesis)))
+    shards = _cut(texts, _SENTENCES_A_SHARD)
+    stage = Store(settings.store).stage(
+        "merge.sentences", 1, {"tagger": load_tagger(tagger).fingerprint}, [digest(texts)]
+    )
+
+    def frame(shard: int) -> pl.DataFrame:
+        return _tagged(tagger, shards[shard])
+
+    def each(
+        _: Callable[[int], pl.DataFrame], missing: Sequence[int]
+    ) -> Iterator[tuple[int, pl.DataFrame]]:
+        wanted = [shards[shard] for shard in missing]
+        return execute.run(partial(_tagged, tagger), wanted, workers=settings.workers)
+
+    with clock.time("tagging"):
+        pool = each if settings.workers > 1 and len(shards) > 2 else None
+        table = run_shards(stage, shards, frame, _told(settings, "tagging sentences"), each=pool)
+        by_text = {row.text: row for row in records_of(table, Sentence)}
+    seeds = []
+    for pair in pairs:
+        p, h = by_text[pair.premise], by_text[pair.hypothesis]
+        seeds.append(Seed(pair, p.words, h.words, p.tags, h.tags))
+    return seeds, stage.key
+
+
+def variants(
+    seeds: Sequence[Seed],
+    sentences_key: str,
+    sources: Sequence[MaskedSource],
+    preset: Preset,
+    tagger: str,
+    wordnet: WordNet | None,
+    settings: Settings,
+    clock: Clock,
+) -> tuple[pl.DataFrame, pl.DataFrame, str]:
+    """Replacements and funnel of all seeds, and the key of the stage.
+
+    First every masked LM in turn fills its queries, shard by shard; then the filters read them
+    from the cache.
+    """
+    params = {
+        **asdict(preset),
+        "mlm": {source.label: source.fingerprint for source in sources},
+        "wordnet": None if wordnet is None else wordnet.digest,
+        "tagger": load_tagger(tagger).fingerprint,
+    }
+    pairs = digest([asdict(seed.pair) for seed in seeds])
+    store = Store(settings.store)
+    stage = store.stage("merge.variants", 1, params, [sentences_key, pairs])
+    funnel = store.stage("merge.funnel", 1, params, [sentences_key, pairs])
+    if stage.complete and funnel.complete:
+        return stage.read(), funnel.read(), stage.key
+    slots, words_funnel = slots_of(seeds, preset.targets)
+    shards = _cut(range(len(seeds)), SEEDS_A_SHARD)
+    for source in sources:
+        with clock.time("masked LM"):
+            for number, shard in enumerate(shards):
+                if stage.has(number) and funnel.has(number):
+                    continue
+                asked = ask(
+                    [seeds[i] for i in shard], [slots[i] for i in shard], source, preset.propose
+                )
+                source.compute([query for row in asked for one in row for query in one.queries])
+                if settings.progress:
+                    settings.progress(f"masked LM {source.label}", number + 1, len(shards))
+            source.release()
+    with clock.time("filters and tagging"):
+        for number, shard in enumerate(shards):
+            if stage.has(number) and funnel.has(number):
+                continue
+            kept, counts = variants_of(
+                [seeds[i] for i in shard],
+                [slots[i] for i in shard],
+                sources,
+                preset,
+                load_tagger(tagger),
+                wordnet,
+            )
+            if number == 0:
+                counts += words_funnel
+            rows = [FunnelRow(*key, count) for key, count in sorted(counts.items())]
+            funnel.write(number, table_of(rows, FunnelRow))
+            stage.write(number, table_of(kept, Replacement))
+            if settings.progress:
+                settings.progress("filtering", number + 1, len(shards))
+        funnel.finish(len(shards))
+        stage.finish(len(shards))
+    return stage.read(), funnel.read(), stage.key
+
+
+def predict(
+    pairs: Sequence[tuple[str, str]],
+    name: str,
+    *,
+    model_labels: Mapping[str, str] | None,
+    precision: Literal["auto", "fp32", "bf16"],
+    settings: Settings,
+    clock: Clock,
+) -> tuple[NDArray[np.float32], dict[str, str], dict[str, int]]:
+    """Log-probabilities (N, 3) of distinct pairs, the model's fingerprint and the work done."""
+    import polars as pl
+
+    from triaxial.models.base import Work, hardware, split_revision
+    from triaxial.models.classifier import Classifier, fingerprint_of, load_classifier
+
+    place, revision = split_revision(name)
+    where = hardware(settings.device, precision)
+    fingerprint = fingerprint_of(
+        name, model_labels=model_labels, precision=precision, device=settings.device
+    )
+    names = [label.value for label in LABELS]
+    cache = Store(settings.store).cache(
+        "merge.predictions", fingerprint, schema=dict.fromkeys(names, pl.Float32())
+    )
+    model: Classifier | None = None
+    keys = [_pair_key(*pair) for pair in pairs]
+    shards = _cut(range(len(pairs)), PAIRS_A_SHARD)
+    with clock.time("classifier"):
+        for number, shard in enumerate(shards):
+            found, _frame = cache.lookup([keys[i] for i in shard])
+            missing = [i for i, there in zip(shard, found, strict=True) if not there]
+            if missing:
+                if model is None:
+                    model = load_classifier(
+                        place,
+                        revision=revision,
+                        model_labels=model_labels,
+                        device=where.device,
+                        precision=where.precision,
+                        token_budget=settings.token_budget,
+                    )
+                values = model.predict([pairs[i] for i in missing])
+                frame = pl.DataFrame(values, schema=cache.schema)
+                cache.add([keys[i] for i in missing], frame)
+            if settings.progress:
+                settings.progress(f"classifier {place}", number + 1, len(shards))
+        found, frame = cache.lookup(keys)
+    assert found.all(), "every pair was computed or cached"
+    work = (Work() if model is None else model.work).facts()
+    work["truncated"] = 0 if model is None else model.truncated
+    return frame.select(names).to_numpy(), fingerprint, work
+
+
+def _tagged(tagger: str, texts: Sequence[str]) -> pl.DataFrame:
+    tokens = [words(text) for text in texts]
+    tags = load_tagger(tagger).tag([[word.text for word in row] for row in tokens])
+    rows = [Sentence(*row) for row in zip(texts, tokens, tags, strict=True)]
+    return table_of(rows, Sentence)
+
+
+def _pair_key(premise: str, hypothesis: str) -> bytes:
+    data = f"{len(premise)}\0{premise}{hypothesis}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _cut(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[at : at + size] for at in range(0, len(items), size)] or [items]
+
+
+def _told(settings: Settings, what: str) -> Callable[[int, int], None] | None:
+    told = settings.progress
+    return None if told is None else lambda done, total: told(what, done, total)

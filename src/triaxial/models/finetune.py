@@ -1,0 +1,244 @@
+"""Fine-tuning: an NLI classifier from any encoder; a masked LM on other texts (`train_masked`).
+
+Both take plain records, train with `fit` and leave an ordinary model directory with `training.json`
+in it: what was trained on what, how, and how good it is on held-out data, next to the simplest
+baseline.  The same call after a kill goes on from the last checkpoint; after success it returns
+what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from triaxial.errors import InputError
+from triaxial.models.base import Checkpoint, Hardware, hardware, load_tokenizer, locate
+from triaxial.models.classifier import load_classifier
+from triaxial.models.finetune_masked import train_masked
+from triaxial.models.fit import FitOptions, fit
+from triaxial.models.training import (
+    CHECKPOINTS,
+    Rows,
+    about_run,
+    batches_of,
+    check,
+    digest,
+    encode,
+    finished,
+    inputs_of,
+    publish,
+    ratio_interval,
+    told,
+)
+from triaxial.nli import LABELS, Pair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from transformers import PreTrainedTokenizerFast
+
+__all__ = ["train_classifier", "train_masked"]
+
+
+def train_classifier(
+    encoder: str,
+    pairs: Sequence[Pair],
+    out: Path,
+    options: FitOptions | None = None,
+    *,
+    batch_size: int = 32,
+    held_out: Sequence[Pair] = (),
+    where: Hardware | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> dict[str, Any]:
+    """Train an NLI classifier from an encoder, and save it.
+
+    The classification head is new, from a seeded generator; a checkpoint that is a classifier over
+    `nli.LABELS` already is trained on. Only the token embeddings that the data use are trained:
+    the others would get no gradient, and are left without weight decay too (Choice).
+
+    Args:
+        encoder: Directory or hub id of any encoder that transformers can put a classifier on.
+        pairs: What to train on; each distinct pair is tokenized once.
+        out: Directory for the model; new, empty, or left by this very call.
+        options: How to train.
+        batch_size: Pairs of an update.
+        held_out: Pairs on which the saved model is measured; without them it is not.
+        where: Device and precision; by default what `hardware()` finds.
+        progress: As in `fit`.
+
+    Returns:
+        The content of `training.json`.
+
+    Raises:
+        InputError: The encoder cannot be used, there are no pairs, or training diverges.
+        StoreError: `out` holds something else, or cannot be written.
+    """
+    options, where = options or FitOptions(), where or hardware()
+    check(pairs, "pairs", batch_size)
+    source = locate(encoder)
+    gold = [LABELS.index(pair.label) for pair in pairs]
+    data = digest([[pair.premise, pair.hypothesis, pair.label] for pair in pairs])
+    tests = digest([[pair.premise, pair.hypothesis, pair.label] for pair in held_out])
+    about = about_run("classifier", source, data, tests, options, batch_size, where)
+    if (done := finished(out, about["run"])) is not None:
+        return done
+    tokenizer = load_tokenizer(source)
+    model = _with_head(source, options.seed)
+    texts = list(dict.fromkeys((pair.premise, pair.hypothesis) for pair in pairs))
+    place = {text: n for n, text in enumerate(texts)}
+    rows = encode(tokenizer, source, model.config, [p for p, _ in texts], [h for _, h in texts])
+    which = np.asarray([place[pair.premise, pair.hypothesis] for pair in pairs])
+    labels = torch.tensor(gold)
+    lengths = rows.lengths[which]
+    with _used_embeddings(model, rows, tokenizer) as new_ids:
+
+        def loss(model: torch.nn.Module, part: NDArray[np.intp]) -> torch.Tensor:
+            inputs = inputs_of(rows, which[part], new_ids[rows.padded(which[part])], where)
+            logits = model(**inputs).logits  # (B, 3)
+            return F.cross_entropy(logits.float(), labels[part].to(logits.device))
+
+        history = fit(
+            model,
+            batches_of(lengths, batch_size, options, where),
+            loss,
+            options,
+            where,
+            checkpoint=out / CHECKPOINTS,
+            run=about["run"],
+            progress=progress,
+        )
+    counts = Counter(pair.label for pair in pairs)
+    facts = about | {
+        "rows": len(pairs),
+        "distinct": len(texts),
+        "labels": {str(label): counts[label] for label in LABELS},
+        "truncated": rows.truncated,
+        "tokens": int(lengths.sum()),
+        "history": told(history, -(-len(pairs) // batch_size)),
+    }
+
+    def measure(directory: Path) -> dict[str, Any]:
+        return {"held_out": _accuracy(directory, held_out, counts, where) if held_out else None}
+
+    return publish(out, model, tokenizer, facts, measure)
+
+
+def _with_head(source: Checkpoint, seed: int) -> Any:
+    """The encoder with a classification head: its own over `LABELS`, or a new one."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers.utils import logging as transformers_logging
+
+    names = {n: str(label) for n, label in enumerate(LABELS)}
+    try:
+        config: Any = AutoConfig.from_pretrained(source.path)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"cannot be loaded: {reason}", where=source.name) from None
+    trained = any("SequenceClassification" in name for name in config.architectures or ())
+    if trained and dict(config.id2label) != names:
+        raise InputError(
+            f"is a classifier already, over {', '.join(config.id2label.values())}; wanted an "
+            f"encoder, or a classifier over {', '.join(LABELS)} in this order",
+            where=source.name,
+        )
+    logging: Any = transformers_logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model, report = AutoModelForSequenceClassification.from_pretrained(
+                source.path,
+                id2label=names,
+                label2id={name: n for n, name in names.items()},
+                dtype=torch.float32,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # many kinds, safetensors' own among them
+        reason = str(error).splitlines()[0]
+        raise InputError(f"cannot be loaded: {reason}", where=source.name) from None
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+    body = f"{model.base_model_prefix}."
+    lost = sorted(
+        key for key in report["missing_keys"] if key.startswith(body) and "pooler" not in key
+    )
+    if lost:
+        raise InputError(
+            f"{len(lost)} weights of the encoder are not in the checkpoint ({lost[0]}, …); "
+            "choose another",
+            where=source.name,
+        )
+    return model
+
+
+@contextlib.contextmanager
+def _used_embeddings(
+    model: Any, rows: Rows, tokenizer: PreTrainedTokenizerFast
+) -> Iterator[NDArray[np.int64]]:
+    """Train with the embeddings of the tokens that occur; yields the new id of each token.
+
+    Half of a small encoder's weights belong to tokens that a data set never uses, and moving their
+    gradients and moments, all zero, costs as much as the rest of the update. Padding and marks keep
+    their ids, since models tell positions and ends by them.
+    """
+    whole = model.get_input_embeddings()
+    size = whole.weight.shape[0]
+    same = [
+        weight
+        for _, weight in model.named_parameters(remove_duplicate=False)
+        if weight is whole.weight
+    ]
+    if type(whole) is not torch.nn.Embedding or len(same) != 1:
+        yield np.arange(size)
+        return
+    marks = [
+        getattr(model.config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "sep")
+    ]
+    first = max(tokenizer.pad_token_id, *(mark for mark in marks if mark is not None), 0) + 1
+    used = np.unique(np.concatenate([np.arange(first), *map(np.asarray, rows.ids)]))
+    new_ids = np.zeros(size, dtype=np.int64)
+    new_ids[used] = np.arange(len(used))
+    index = torch.from_numpy(used)
+    weight = whole.weight.detach()[index]  # a copy
+    part = torch.nn.Embedding(
+        len(used), weight.shape[1], padding_idx=whole.padding_idx, _weight=weight
+    )
+    model.set_input_embeddings(part)
+    try:
+        yield new_ids
+    finally:
+        with torch.no_grad():
+            whole.weight[index] = part.weight.to(whole.weight.device)
+        model.set_input_embeddings(whole)
+
+
+def _accuracy(
+    directory: Path, held_out: Sequence[Pair], counts: Counter[Any], where: Hardware
+) -> dict[str, Any]:
+    model = load_classifier(str(directory), device=where.device, precision=where.precision)
+    found = model.predict([(pair.premise, pair.hypothesis) for pair in held_out]).argmax(axis=1)
+    gold = np.asarray([LABELS.index(pair.label) for pair in held_out])
+    number = {pair.premise: n for n, pair in enumerate(held_out)}
+    premises = np.asarray([number[pair.premise] for pair in held_out])
+    units = np.column_stack([found == gold, np.ones_like(gold)])
+    majority = max(LABELS, key=lambda label: counts[label])
+    return {
+        "n": len(held_out),
+        # Pairs of one premise are not independent.
+        "accuracy": ratio_interval(units, premises),
+        "majority": str(majority),
+        "majority_accuracy": float(np.mean(gold == LABELS.index(majority))),
+        "truncated": model.truncated,
+    }
