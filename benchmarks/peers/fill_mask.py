@@ -16,9 +16,7 @@ class FillMask:
     packages = ("transformers", "tokenizers")
 
     def __init__(self, model: str, queries: Sequence[Query], k: int, _: dict[str, Any]) -> None:
-        self._pipe = pipeline(
-            "fill-mask", model=model, top_k=k, device="cpu", dtype=torch.float32
-        )
+        self._pipe = pipeline("fill-mask", model=model, top_k=k, device="cpu", dtype=torch.float32)
         self.model = self._pipe.model
         self._mask = self._pipe.tokenizer.mask_token
         self._queries = queries

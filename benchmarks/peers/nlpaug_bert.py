@@ -26,7 +26,6 @@ class Nlpaug:
 
     def __init__(self, model: str, queries: Sequence[Query], k: int, _: dict[str, Any]) -> None:
         self._bert = Bert(model_path=model, device="cpu", top_k=k)
-        self._bert.optimize["return_proba"] = True
         self.model = self._bert.model
         mask = self._bert.get_mask_token()
         self._texts = [text[:start] + mask + text[end:] for text, start, end in queries]

@@ -94,7 +94,7 @@ def test_the_class_in_the_full_variant_on_both_sides(toy: SimpleNamespace) -> No
 
 
 class Contextual:
-    """ "run" is a noun after "the" and a verb elsewhere."""
+    """Tags "run" as a noun after "the" and as a verb elsewhere."""
 
     name = "contextual"
 

@@ -98,7 +98,8 @@ class EvaluateOptions:
 
     Args:
         models: Directories or hub ids of NLI classifiers, or `file:PATH` of predictions.
-        model_labels: Column or name to label, where a checkpoint's own names say nothing.
+        model_labels: Column or name to label. With one model it outranks the checkpoint's own
+            names; with several it is for those whose names say nothing.
         precision: Of the classifiers.
         draw: See `merge.score.DrawOptions`.
     """
@@ -225,7 +226,7 @@ def score(
         result["warnings"] += _probe(one, index, kept)
         overall = scored["all"]["all"]
         result["models"][one.model]["signature"] = signature(
-            made.facts["preset"], len(made.facts["mlm"]), draw, overall
+            made.facts["preset"], len(made.facts["mlm"]), draw, overall, __version__
         )
     for one in trivial(index, offsets):
         result["baselines"][one.model] = _plain(score_model(index, groups, one, seed=draw.seed))
@@ -359,7 +360,7 @@ def _predicted(
     log_p, fingerprint, work = predict(
         list(place),
         name,
-        model_labels=options.model_labels,
+        model_labels=_labels_for(name, options),
         precision=options.precision,
         settings=settings,
         clock=clock,
@@ -399,6 +400,15 @@ def _frame(items: _Items, labels: Sequence[str]) -> pl.DataFrame:
     )
 
 
+def _labels_for(name: str, options: EvaluateOptions) -> Mapping[str, str] | None:
+    """The user's label map where it is meant for this model."""
+    if options.model_labels is None or len(options.models) == 1:
+        return options.model_labels
+    from triaxial.models.classifier import names_say
+
+    return None if names_say(name) else options.model_labels
+
+
 def _fingerprint(name: str, options: EvaluateOptions, settings: Settings) -> dict[str, str]:
     if name.startswith("file:"):
         return {"file": file_digest(name.removeprefix("file:"))}
@@ -406,7 +416,7 @@ def _fingerprint(name: str, options: EvaluateOptions, settings: Settings) -> dic
 
     return fingerprint_of(
         name,
-        model_labels=options.model_labels,
+        model_labels=_labels_for(name, options),
         precision=options.precision,
         device=settings.device,
     )

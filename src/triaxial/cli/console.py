@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["note", "out", "progress", "quiet_libraries"]
+__all__ = ["note", "out", "print_json", "progress", "quiet_libraries"]
 
 
 def out() -> Console:
@@ -23,6 +23,13 @@ def out() -> Console:
 def note(text: str) -> None:
     """A message beside the results."""
     print(text, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """A result as JSON, for programs."""
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 @contextlib.contextmanager

@@ -206,7 +206,8 @@ def compare(
     for column, metric in enumerate(["S", *(f"SV{ct}" for ct in GRID)]):
         samples = 100 * sums[:, column + 1] / (sums[:, 0] * draws)
         before, after = (100 * float(side[:, column].mean()) / draws for side in sides)
-        found = interval(samples, after - before)
+        total = 100 * float(units[:, column + 1].sum()) / (len(gold) * draws)
+        found = interval(samples, total)
         out.append(
             Comparison(
                 metric,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from triaxial import __version__
 from triaxial.errors import GateError, InputError
 from triaxial.merge.score import GRID, DrawOptions, Scores
 
@@ -23,7 +22,7 @@ _GATE = re.compile(
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-def signature(preset: str, mlms: int, draw: DrawOptions, scores: Scores) -> str:
+def signature(preset: str, mlms: int, draw: DrawOptions, scores: Scores, version: str) -> str:
     """The line that makes a figure comparable, in sacreBLEU's manner."""
     sv = scores.at(95)
     parts = [
@@ -34,7 +33,7 @@ def signature(preset: str, mlms: int, draw: DrawOptions, scores: Scores) -> str:
         f"preset:{preset}",
         f"mlm:{mlms}",
         f"seed:{draw.seed}",
-        f"v:{__version__}",
+        f"v:{version}",
     ]
     return " | ".join(parts)
 

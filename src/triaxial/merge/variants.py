@@ -112,10 +112,6 @@ def variants_of(
                 count = int((reasons == reason).sum())
                 if count:
                     funnel["suggestion", label, one.slot.pos, name] += count
-            # Under `across="any"` a masked LM may validate one side alone.
-            alone = int((reasons == len(REASONS)).sum())
-            if alone:
-                funnel["suggestion", label, one.slot.pos, "other_side"] += alone
             funnel["suggestion", label, one.slot.pos, "validated"] += vouched
         for word, by in one.accepted.items():
             proposals.append(Proposal(one.seed, one.slot, word, by))

@@ -47,6 +47,8 @@ Precision = Literal["auto", "fp32", "bf16"]
 _WEIGHTS = "*.safetensors"
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _PATTERNS = [_WEIGHTS, "*.json", "*.txt", "*.model", "*.jinja"]
+# Logs that trainers leave beside a model, ours among them.
+_LOGS = {"training.json", "trainer_state.json", "all_results.json", "eval_results.json"}
 
 
 class NliModel(Protocol):
@@ -374,8 +376,10 @@ def _download(name: str, revision: str | None) -> Path:
 
 def _digest(path: Path) -> str:
     whole = hashlib.sha256()
-    files = sorted({file for pattern in _PATTERNS for file in path.glob(pattern)})
-    for file in files:
+    files = {file for pattern in _PATTERNS for file in path.glob(pattern)}
+    for file in sorted(files):
+        if file.name in _LOGS:
+            continue
         if file.name == "config.json":
             # The configuration records the library that saved it, which changes nothing.
             try:

@@ -35,7 +35,7 @@ from triaxial.nli import LABELS, Label
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Classifier", "fingerprint_of", "label_columns", "load_classifier"]
+__all__ = ["Classifier", "fingerprint_of", "label_columns", "load_classifier", "names_say"]
 
 _NAMES = {
     Label.ENTAILMENT: re.compile(r"entail(ment|s|ed)?", re.I),
@@ -51,28 +51,38 @@ def label_columns(
 
     Args:
         id2label: Column to name, from the model's configuration.
-        given: Column (as text) or name to label, where the user says so.
+        given: Column (as text) or name to label, where the user says so; it outranks the names.
         where: Named in the error.
 
     Raises:
-        InputError: The names do not say which is which, or there are not three labels.
+        InputError: The names do not say which is which, there are not three labels, or the user's
+            map names a column that is not there.
     """
-    columns: dict[Label, int] = {}
-    for column, name in id2label.items():
-        told = (given or {}).get(str(column), (given or {}).get(name))
-        text = name if told is None else told
-        label = next((label for label in LABELS if _NAMES[label].fullmatch(text.strip())), None)
-        if label is not None and label not in columns:
-            columns[label] = int(column)
-    if len(id2label) != len(LABELS) or len(columns) != len(LABELS):
-        names = ", ".join(f"{column}={name}" for column, name in id2label.items())
+    given = dict(given or {})
+    names = ", ".join(f"{column}={name}" for column, name in id2label.items())
+    known = {str(column) for column in id2label} | set(id2label.values())
+    if strange := [key for key in given if key not in known]:
+        raise InputError(
+            f"--model-labels names {strange[0]!r}, but its labels are {names}", where=where
+        )
+    told = {
+        column: given.get(str(column), given.get(name, name)) for column, name in id2label.items()
+    }
+    columns = _columns_by_name(told)
+    if columns is None:
         raise InputError(
             f"its labels ({names}) are not entailment, neutral and contradiction; if it is a "
             "three-way NLI model, pass --model-labels 0=entailment,1=neutral,2=contradiction in "
             "its own order",
             where=where,
         )
-    return [columns[label] for label in LABELS]
+    return columns
+
+
+def names_say(name: str) -> bool:
+    """Whether a model's own label names tell entailment, neutral and contradiction apart."""
+    place, revision = split_revision(name)
+    return _columns_by_name(load_config(locate(place, revision)).id2label) is not None
 
 
 def fingerprint_of(
@@ -88,6 +98,17 @@ def fingerprint_of(
     config = load_config(checkpoint)
     columns = label_columns(config.id2label, model_labels, where=place)
     return _fingerprint(checkpoint, hardware(device, precision), columns)
+
+
+def _columns_by_name(names: Mapping[int, str]) -> list[int] | None:
+    columns: dict[Label, int] = {}
+    for column, name in names.items():
+        label = next((label for label in LABELS if _NAMES[label].fullmatch(name.strip())), None)
+        if label is not None and label not in columns:
+            columns[label] = int(column)
+    if len(names) != len(LABELS) or len(columns) != len(LABELS):
+        return None
+    return [columns[label] for label in LABELS]
 
 
 class Classifier:

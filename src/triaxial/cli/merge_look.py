@@ -1,0 +1,150 @@
+"""`triax merge show | compare | export | rate`: looking at sets and runs that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from triaxial.cli import merge_options, options
+from triaxial.cli.console import note, out, print_json
+
+__all__ = ["compare", "export", "rate_app", "show"]
+
+rate_app = typer.Typer(no_args_is_help=True, help="The manual check: are the variants good?")
+
+
+def show(
+    run_dir: merge_options.RunDir,
+    seed: Annotated[str, typer.Argument(help="Id of the seed.", show_default=False)],
+    store: options.StoreDir = Path(".triaxial"),
+    most: Annotated[int, typer.Option(min=1, help="Rejected candidates shown for a reason.")] = 12,
+    rejected: Annotated[
+        bool, typer.Option("--rejected/--no-rejected", help="Show the rejected candidates too.")
+    ] = True,
+) -> None:
+    """Print a seed with its variants, and what became of every rejected candidate.
+
+    Example: `triax merge show run 1234`
+    """
+    from triaxial.api.merge_files import read_predictions, read_set
+    from triaxial.api.merge_show import rejected as refused
+    from triaxial.api.merge_show import seed_view
+    from triaxial.cli.merge_tables import print_seed
+
+    made = read_set(run_dir)
+    view = seed_view(made, read_predictions(run_dir), seed)
+    rows = (
+        refused(made, seed, merge_options.settings(store, "cpu", None, 1, None)) if rejected else []
+    )
+    print_seed(out(), view, rows, most)
+
+
+def compare(
+    old: Annotated[str, typer.Argument(help="RUN or RUN:MODEL.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="RUN or RUN:MODEL.", show_default=False)],
+    metric: Annotated[str, typer.Option(help="The figure that decides: S, SV5 … SV100.")] = "SV95",
+    group: Annotated[
+        str, typer.Option(help="`all`, or `class:VERB`, `label:neutral`, `source:MLM`.")
+    ] = "all",
+    seed: merge_options.Seed = 1,
+    fail_on: Annotated[
+        Literal["worse", "not-better", "never"],
+        typer.Option(help="Verdict that makes the exit code 1."),
+    ] = "worse",
+    as_json: options.Json = False,
+) -> None:
+    """The release gate: is NEW better or worse than OLD on the same variants, or undecided?
+
+    Example: `triax merge compare runs/v1 runs/v2 --metric SV95`
+    """
+    from triaxial.api.merge_compare import compare_runs
+    from triaxial.errors import GateError, InputError
+
+    kind, _, name = group.partition(":")
+    rows, before, after = compare_runs(old, new, kind=kind, name=name or "all", seed=seed)
+    chosen = next((row for row in rows if row.metric == metric), None)
+    if chosen is None:
+        raise InputError(f"{metric!r} is not one of S, SV5, SV10 … SV100", where="--metric")
+    if as_json:
+        rows_plain = [row.plain() for row in rows]
+        print_json({"old": before, "new": after, "metric": metric, "figures": rows_plain})
+    else:
+        from triaxial.cli.merge_tables import print_comparison
+
+        print_comparison(out(), rows, f"{before} (old)", f"{after} (new)", metric)
+    failed = {"worse": ("worse",), "not-better": ("worse", "undecided"), "never": ()}[fail_on]
+    if chosen.verdict in failed:
+        raise GateError(f"{metric} of {after} is {chosen.verdict} ({chosen.difference.value:+.1f})")
+
+
+def export(
+    run_dir: merge_options.RunDir,
+    to: Annotated[Path, typer.Option("--out", help="File to write, or directory for hf.")],
+    form: Annotated[
+        Literal["jsonl", "items", "hf"],
+        typer.Option(
+            "--format",
+            help="`jsonl`: variants; `items`: what a model is to label; `hf`: a data set folder.",
+        ),
+    ] = "jsonl",
+    min_variants: merge_options.MinVariants = 20,
+    draws: merge_options.Draws = 10,
+    seed: merge_options.Seed = 1,
+) -> None:
+    """Write a set for other programs.
+
+    Example: `triax merge export set --format items --out items.jsonl`, label the rows with any
+    program, and score them with `triax merge evaluate set --model file:labels.jsonl --out run`
+    """
+    from triaxial.api.merge import item_rows
+    from triaxial.api.merge_files import read_set
+    from triaxial.api.merge_show import export as exported
+    from triaxial.merge.score import DrawOptions
+
+    made = read_set(run_dir)
+    items = item_rows(made, DrawOptions(min_variants, draws, seed))
+    for path in exported(made, items, form, to):
+        print(path)
+
+
+@rate_app.command("export")
+def rate_export(
+    run_dir: merge_options.RunDir,
+    to: Annotated[Path, typer.Option("--out", help="CSV sheet to write.")],
+    sample: Annotated[int, typer.Option(min=1, help="Variants to rate.")] = 100,
+    seed: merge_options.Seed = 1,
+) -> None:
+    """Write a sheet: rate fluency F and kept relation R from 1 to 5, a copy for each rater.
+
+    Example: `triax merge rate export run --sample 100 --out sheet.csv`
+    """
+    from triaxial.api.merge_files import read_set
+    from triaxial.api.merge_show import rating_sheet
+
+    count = rating_sheet(read_set(run_dir), sample, seed, to)
+    print(f"{to}: {count} variants")
+    note(
+        "F: is the variant fluent, 1 (broken) to 5 (natural)? R: does the gold label still hold, "
+        f"1 (no) to 5 (surely)? next: `triax merge rate import {run_dir} {to}`"
+    )
+
+
+@rate_app.command("import")
+def rate_import(
+    run_dir: merge_options.RunDir,
+    sheets: Annotated[list[Path], typer.Argument(help="Filled sheets, one a rater.")],
+    min_variants: merge_options.MinVariants = 20,
+) -> None:
+    """Read filled sheets: good share, agreement, and the ceiling of SV that they imply.
+
+    Example: `triax merge rate import run anna.csv ben.csv`
+    """
+    from triaxial.api.merge_show import import_ratings
+    from triaxial.cli.merge_tables import print_ratings
+    from triaxial.merge.ratings import PAPER_GOOD_SHARE
+    from triaxial.merge.score import GRID
+
+    print_ratings(out(), import_ratings(run_dir, sheets, min_variants), GRID, PAPER_GOOD_SHARE)
+    note(f"next: `triax merge score {run_dir}` shows the ceiling beside the curve")
