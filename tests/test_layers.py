@@ -26,7 +26,8 @@ ORDER: dict[tuple[int, str], str] = {
     (3, "temporal/"): "corpus planted dedup splits vocabulary train perplexity dynamic words "
     "analyses stages",
     # The package itself holds the version alone; the command line is one entry.
-    (4, ""): "__init__ api/__init__ api/merge_files api/merge_show api/merge_compare api/merge "
+    (4, ""): "__init__ api/__init__ api/merge_files api/merge_show api/merge_compare "
+    "api/merge_predict api/merge "
     "api/merge_plan demo cli",
 }
 STORE = {"files", "records", "store", "execute"}  # the first two are the store's own halves

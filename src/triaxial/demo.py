@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from triaxial.api.merge import EvaluateOptions, GenerateOptions, run
+from triaxial.api.merge import GenerateOptions, run
 from triaxial.api.merge_files import VariantSet
+from triaxial.api.merge_predict import EvaluateOptions
 from triaxial.merge.stages import Settings
 from triaxial.nli import LABELS, Label, Pair, Reading
 from triaxial.stats import generator

@@ -407,3 +407,35 @@ def test_version_and_help(triax) -> None:
         code, out, _ = triax("merge", command, "--help")
         assert code == 0
         assert f"triax merge {command} " in out
+
+
+def test_any_object_that_predicts_is_a_model(finished) -> None:
+    import numpy as np
+
+    from triaxial.api.merge import score
+    from triaxial.api.merge_files import read_set
+    from triaxial.api.merge_predict import EvaluateOptions, evaluate
+    from triaxial.errors import InputError
+    from triaxial.merge.stages import Settings
+
+    class Always:
+        """Says entailment, and counts what it is asked."""
+
+        name, fingerprint = "always", {"version": "1"}
+        asked = 0
+
+        def predict(self, pairs):
+            self.asked += len(pairs)
+            assert len(set(pairs)) == len(pairs), "each distinct pair once"
+            return np.tile(np.log([0.8, 0.1, 0.1]), (len(pairs), 1))
+
+    made, model = read_set(finished / "run"), Always()
+    options = EvaluateOptions(models=(model,))
+    predictions, facts = evaluate(made, options, Settings())
+    metrics = score(made, predictions, options.draw, facts["models"])
+    own = metrics["models"]["always"]["all"]["all"]
+    assert own["sv"] == metrics["baselines"]["always entailment"]["all"]["all"]["sv"]
+    assert 0 < model.asked <= len(predictions)
+    model.predict = lambda pairs: np.zeros((len(pairs), 2))
+    with pytest.raises(InputError, match=r"predict gave an array of shape \(\d+, 2\)"):
+        evaluate(made, options, Settings())

@@ -162,9 +162,10 @@ def evaluate(
 
     Example: `triax merge evaluate set --model roberta-large-mnli --out run`
     """
-    from triaxial.api.merge import evaluate as evaluated
-    from triaxial.api.merge import run_key, score
+    from triaxial.api.merge import score
     from triaxial.api.merge_files import check_directory, read_set, write_run
+    from triaxial.api.merge_predict import evaluate as evaluated
+    from triaxial.api.merge_predict import run_key
 
     _check_gate_text(fail_if)
     check_directory(out_dir)

@@ -98,8 +98,8 @@ def export(
     Example: `triax merge export set --format items --out items.jsonl`, label the rows with any
     program, and score them with `triax merge evaluate set --model file:labels.jsonl --out run`
     """
-    from triaxial.api.merge import item_rows
     from triaxial.api.merge_files import read_set
+    from triaxial.api.merge_predict import item_rows
     from triaxial.api.merge_show import export as exported
     from triaxial.merge.score import DrawOptions
 

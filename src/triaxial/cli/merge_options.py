@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from triaxial.api.merge import EvaluateOptions, GenerateOptions
+    from triaxial.api.merge import GenerateOptions
+    from triaxial.api.merge_predict import EvaluateOptions
     from triaxial.merge.stages import Settings
 
 __all__ = ["classes_of", "evaluating", "generating", "settings"]
@@ -193,7 +194,7 @@ def evaluating(
     seed: int,
 ) -> EvaluateOptions:
     """Which models are scored and how, as the options say."""
-    from triaxial.api.merge import EvaluateOptions
+    from triaxial.api.merge_predict import EvaluateOptions
     from triaxial.merge.score import DrawOptions
     from triaxial.nli import parse_map
 
