@@ -11,6 +11,7 @@ class on draws of its own. Three ways, with the same classifier in fp32, to the 
 Tokenizing is timed in all ways, loading and generating in none. S, SV at every threshold and the
 log-probabilities are compared before a ratio is printed. The seeds' own labels are asked once in
 every way. The plain ways are long: each of their draws is a repeat, and the sum is what counts.
+All ways take turns. How many times fewer pairs there are depends on how many variants a seed has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -114,13 +115,7 @@ def main() -> None:
         print(f"{name}: {_counts(work, groups)}")
     print(flush=True)
     model.predict(work.variants[:64])  # warm
-    ours = {
-        name: _repeated(work, groups, model, options.repeats) for name, groups in scopes.items()
-    }
-    plain = {
-        way: {group.name: _one_by_one(work, group, model, predict) for group in work.groups[:most]}
-        for way, (predict, most) in _PLAIN_WAYS.items()
-    }
+    ours, plain = _in_turns(work, scopes, model, options.repeats)
     apart = max(
         _compare(f"{name}, {way}", ours[name].outcome, plain[way][group.name].outcome)
         for name, groups in scopes.items()
@@ -202,15 +197,31 @@ def _work(options: argparse.Namespace, store: Path) -> Work:
     )
 
 
-def _repeated(work: Work, groups: Sequence[Group], model: Classifier, repeats: int) -> Measured:
-    before = _work_of(model)
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        outcome = _ours(work, groups, model)
-        seconds.append(time.perf_counter() - start)
-    done = tuple((b - a) // repeats for a, b in zip(before, _work_of(model), strict=True))
-    return Measured(outcome, seconds, median(seconds), done)
+def _in_turns(
+    work: Work, scopes: dict[str, list[Group]], model: Classifier, repeats: int
+) -> tuple[dict[str, Measured], dict[str, dict[str, Measured]]]:
+    """All ways side by side, so that a machine that slows down slows down each of them."""
+    draws = work.groups[0].variants.shape[1]
+    running = {
+        way: {g.name: _one_by_one(work, g, model, predict) for g in work.groups[:most]}
+        for way, (predict, most) in _PLAIN_WAYS.items()
+    }
+    plain: dict[str, dict[str, Measured]] = {way: {} for way in running}
+    ours: dict[str, list[Measured]] = {name: [] for name in scopes}
+    for turn in range(draws):
+        for name, groups in scopes.items():
+            while len(ours[name]) * draws < (turn + 1) * repeats:
+                ours[name].append(_ours(work, groups, model))
+        for way, by_group in running.items():
+            for name, steps in by_group.items():
+                plain[way][name] = next(steps)
+    return {name: _median(measured) for name, measured in ours.items()}, plain
+
+
+def _median(repeats: Sequence[Measured]) -> Measured:
+    """Repeats of one way that does all draws at once."""
+    seconds = [one.whole for one in repeats]
+    return Measured(repeats[0].outcome, seconds, median(seconds), repeats[0].work)
 
 
 def _added(parts: Sequence[Measured]) -> Measured:
@@ -223,10 +234,11 @@ def _added(parts: Sequence[Measured]) -> Measured:
     )
 
 
-def _ours(work: Work, groups: Sequence[Group], model: Classifier) -> Outcome:
+def _ours(work: Work, groups: Sequence[Group], model: Classifier) -> Measured:
     """As `api.merge.evaluate` and `score` do it, without the store."""
     from triaxial.merge.analyses import Predictions, score_model
 
+    before, start = _work_of(model), time.perf_counter()
     wanted = np.unique(np.concatenate([work.rows(group).ravel() for group in groups]))
     asked = work.seeds + [work.variants[row] for row in wanted]
     distinct = list(dict.fromkeys(asked))
@@ -242,20 +254,26 @@ def _ours(work: Work, groups: Sequence[Group], model: Classifier) -> Outcome:
         for row in scored.values()
         for name, one in row.items()
     }
-    return Outcome(figures, log_p)
+    spent = time.perf_counter() - start
+    return Measured(Outcome(figures, log_p), [spent], spent, _since(model, before))
 
 
-def _one_by_one(work: Work, group: Group, model: Classifier, predict: Predict) -> Measured:
-    """One group draw after draw; its seeds are asked once, with the first draw."""
+def _one_by_one(
+    work: Work, group: Group, model: Classifier, predict: Predict
+) -> Iterator[Measured]:
+    """One group draw after draw; its seeds are asked once, with the first draw.
+
+    Yields what was measured so far, after each draw.
+    """
     from triaxial.nli import LABELS
 
-    before = _work_of(model)
+    done: tuple[int, ...] = (0, 0, 0)
     gold = np.asarray([LABELS.index(work.index.pairs[seed].label) for seed in group.seeds])
     log_p: dict[tuple[str, str], NDArray[np.float32]] = {}
     seconds, shares = [], []
     accuracy = 0.0
     for draw in range(group.variants.shape[1]):
-        start = time.perf_counter()
+        before, start = _work_of(model), time.perf_counter()
         if draw == 0:
             texts = [work.seeds[seed] for seed in group.seeds]
             values = predict(model, texts)
@@ -267,10 +285,11 @@ def _one_by_one(work: Work, group: Group, model: Classifier, predict: Predict) -
         n = group.variants.shape[2]
         shares.append([float((100 * hits >= ct * n).mean()) for ct in range(5, 101, 5)])
         seconds.append(time.perf_counter() - start)
+        done = tuple(map(sum, zip(done, _since(model, before), strict=True)))
         log_p.update(zip(texts, values, strict=True))
-    curve = (100 * np.mean(shares, axis=0)).tolist()
-    done = tuple(b - a for a, b in zip(before, _work_of(model), strict=True))
-    return Measured(Outcome({group.name: [accuracy, *curve]}, log_p), seconds, sum(seconds), done)
+        curve = (100 * np.mean(shares, axis=0)).tolist()
+        outcome = Outcome({group.name: [accuracy, *curve]}, log_p)
+        yield Measured(outcome, seconds, sum(seconds), done)
 
 
 def _plain_predict(model: Classifier, pairs: Texts) -> NDArray[np.float32]:
@@ -328,6 +347,10 @@ def _counts(work: Work, groups: Sequence[Group]) -> str:
 
 def _work_of(model: Classifier) -> tuple[int, int, int]:
     return model.work.rows, model.work.forwards, model.work.padded
+
+
+def _since(model: Classifier, before: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(now - then for now, then in zip(_work_of(model), before, strict=True))
 
 
 def _arguments() -> argparse.Namespace:

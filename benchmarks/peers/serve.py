@@ -16,9 +16,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-__all__ = ["Peer", "Query", "serve"]
+__all__ = ["Answer", "Peer", "Query", "serve"]
 
 Query = tuple[str, int, int]  # a text, and where the word to be masked starts and ends
+
+Answer = tuple[Sequence[int], Any, Sequence[float]]
+"""The K likeliest entries in its own order; the logits that its model gave the mask, (V,); and
+its own probabilities of these entries, empty where it makes none.
+
+Both, as a float32 softmax over a vocabulary is off by 2e-5 and more: the many small
+terms get lost in the sum. The model's probabilities are computed from the logits in float64.
+"""
 
 
 class Peer(Protocol):
@@ -38,8 +46,8 @@ class Peer(Protocol):
         """Fill the masks of some queries, untouched: what is timed."""
         ...
 
-    def answers(self, rows: Sequence[int], way: str) -> tuple[Any, Any]:
-        """Its K likeliest entries for each query and their probabilities, both (rows, K)."""
+    def answers(self, rows: Sequence[int], way: str) -> list[Answer]:
+        """The same, with what it finds: see `Answer`."""
         ...
 
 
@@ -81,10 +89,7 @@ def serve(make: Any) -> None:
         request = json.loads(line)
         rows, way = request["rows"], request["way"]
         if request["do"] == "check":
-            import numpy as np
-
-            ids, p = peer.answers(rows, way)
-            np.savez(request["file"], ids=np.asarray(ids), p=np.asarray(p))
+            _save(request["file"], peer.answers(rows, way))
             _say(replies)
         else:
             count.forwards = count.padded = 0
@@ -92,6 +97,16 @@ def serve(make: Any) -> None:
             peer.run(rows, way)
             seconds = time.perf_counter() - start
             _say(replies, seconds=seconds, forwards=count.forwards, padded=count.padded)
+
+
+def _save(file: str, answers: Sequence[Answer]) -> None:
+    import numpy as np
+    import torch
+
+    ids = np.asarray([ids for ids, _, _ in answers])
+    p = [torch.softmax(logits.double(), dim=-1)[ids] for ids, logits, _ in answers]
+    own = [scores or [np.nan] * len(ids) for ids, _, scores in answers]
+    np.savez(file, ids=ids, p=torch.stack(p).numpy(), own=np.asarray(own))
 
 
 def _say(replies: TextIO, **what: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import nltk
 import torch
-from serve import Query, serve
+from serve import Answer, Query, serve
 
 # It fetches word lists when it is imported, none of which a masked LM needs.
 nltk.download = lambda *_args, **_kwargs: False
@@ -49,13 +49,16 @@ class Bae:
         for text, indices in self._sentences(rows):
             self._swap._bae_replacement_words(AttackedText(text), indices)
 
-    def answers(self, rows: Sequence[int], way: str) -> tuple[Any, Any]:
+    def answers(self, rows: Sequence[int], way: str) -> list[Answer]:
         """Its ranking of the vocabulary before it drops what it does not take for a word."""
-        seen: list[torch.Tensor] = []
-        with _rankings(seen):
+        logits: list[torch.Tensor] = []
+        ranked: list[tuple[torch.Tensor, torch.Tensor]] = []
+        with _recorded(logits, ranked):
             self.run(rows, way)
-        tops = [torch.topk(p, self._k) for p in seen]
-        return [top.indices.tolist() for top in tops], [top.values.tolist() for top in tops]
+        return [
+            (order[: self._k].tolist(), at_mask, p[order[: self._k]].tolist())
+            for at_mask, (p, order) in zip(logits, ranked, strict=True)
+        ]
 
     def _sentences(self, rows: Sequence[int]) -> Iterator[tuple[str, list[int | None]]]:
         for text, members in groupby(rows, key=lambda row: self._queries[row][0]):
@@ -76,19 +79,26 @@ class Bae:
 
 
 @contextmanager
-def _rankings(seen: list[torch.Tensor]) -> Iterator[None]:
-    """Keep the probabilities that it ranks, in order."""
-    argsort = torch.argsort
+def _recorded(
+    logits: list[torch.Tensor], ranked: list[tuple[torch.Tensor, torch.Tensor]]
+) -> Iterator[None]:
+    """Keep what it gives to `torch.softmax`, and what it ranks with `torch.argsort` and how."""
+    softmax, argsort = torch.softmax, torch.argsort
 
-    def record(values: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        seen.append(values.clone())
-        return argsort(values, *args, **kwargs)
+    def record_softmax(values: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        logits.append(values.clone())
+        return softmax(values, *args, **kwargs)
 
-    torch.argsort = record
+    def record_argsort(values: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        order = argsort(values, *args, **kwargs)
+        ranked.append((values, order))
+        return order
+
+    torch.softmax, torch.argsort = record_softmax, record_argsort
     try:
         yield
     finally:
-        torch.argsort = argsort
+        torch.softmax, torch.argsort = softmax, argsort
 
 
 if __name__ == "__main__":

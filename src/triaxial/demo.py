@@ -70,7 +70,7 @@ class World:
     words: tuple[str, ...]
 
 
-def world(seed: int = 1, *, sentences: int = 3000, training: int = 3000, seeds: int = 200) -> World:
+def world(seed: int = 1, *, sentences: int = 2400, training: int = 1800, seeds: int = 150) -> World:
     """Generate the world; the same seed gives the same world.
 
     Args:
@@ -125,7 +125,7 @@ def run_demo(
         str(start),
         made.text,
         masked,
-        FitOptions(epochs=12, learning_rate=3e-3, seed=seed),
+        FitOptions(epochs=10, learning_rate=3e-3, seed=seed),
         batch_size=64,
         progress=progress("training the masked LM"),
     )
@@ -133,7 +133,7 @@ def run_demo(
         str(start),
         made.training,
         model,
-        FitOptions(epochs=6, learning_rate=2e-3, seed=seed),
+        FitOptions(epochs=5, learning_rate=2e-3, seed=seed),
         batch_size=32,
         progress=progress("training the NLI model"),
     )
