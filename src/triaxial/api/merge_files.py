@@ -36,6 +36,7 @@ __all__ = [
     "RUN",
     "SET",
     "VariantSet",
+    "both_works",
     "check_directory",
     "labels_by_variant",
     "read_metrics",
@@ -115,10 +116,15 @@ def write_run(
     _write_tables(out, made)
     write_table(out / "predictions.parquet", predictions)
     write_json(out / "metrics.json", metrics)
-    work = {**made.work, **facts["work"]}
-    work["seconds"] = {**made.work.get("seconds", {}), **facts["work"].get("seconds", {})}
+    work = both_works(made.work, facts["work"])
     about = {"set": made.key, **made.facts, "models": facts["models"], "draw": metrics["draw"]}
     finish_directory(out, {**about, "work": work})
+
+
+def both_works(generating: Mapping[str, Any], evaluating: Mapping[str, Any]) -> dict[str, Any]:
+    """The work of a whole run: seconds by kind, and what each model computed."""
+    seconds = {**generating.get("seconds", {}), **evaluating.get("seconds", {})}
+    return {**generating, **evaluating, "seconds": seconds}
 
 
 def read_metrics(directory: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def demo(
     """
     import tempfile
 
+    from triaxial.api.merge_files import both_works
     from triaxial.cli.merge_tables import print_funnel, print_metrics, print_seconds
     from triaxial.demo import PLANTED, run_demo
 
@@ -34,7 +35,7 @@ def demo(
     console = out()
     print_funnel(console, made.funnel)
     print_metrics(console, metrics)
-    print_seconds(console, {**made.work, "classifier": facts["work"]["classifier"]})
+    print_seconds(console, both_works(made.work, facts["work"]))
     (scored,) = metrics["models"].values()
     measured = ", ".join(
         f"{name} {one['sv'][18]['value']:.1f}" for name, one in scored.get("class", {}).items()

@@ -28,6 +28,7 @@ app.add_typer(rate_app, name="rate")
 
 @app.command()
 def plan(
+    context: typer.Context,
     seeds: options.Source,
     mlm: merge_options.Mlm,
     split: options.Split = None,
@@ -38,7 +39,7 @@ def plan(
     preset: merge_options.PresetName = "faithful",
     classes: merge_options.Classes = None,
     k: merge_options.K = None,
-    context: merge_options.Context = None,
+    mlm_context: merge_options.Context = None,
     logical: merge_options.Logical = None,
     tagger: merge_options.TaggerName = "hanta",
     mlm_precision: merge_options.MlmPrecision = "fp32",
@@ -55,12 +56,7 @@ def plan(
     from triaxial.api.merge_plan import plan as planned
 
     reading = options.read(seeds, split, columns, label_map, on_bad, limit)
-    changes = {
-        "classes": merge_options.classes_of(classes),
-        "k": k,
-        "context": context,
-        "logical": logical,
-    }
+    changes = merge_options.changes(context)
     with progress(quiet) as told:
         found = planned(
             reading,
@@ -78,6 +74,7 @@ def plan(
 
 @app.command()
 def generate(
+    context: typer.Context,
     seeds: options.Source,
     mlm: merge_options.Mlm,
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for the set.")],
@@ -89,7 +86,7 @@ def generate(
     preset: merge_options.PresetName = "faithful",
     classes: merge_options.Classes = None,
     k: merge_options.K = None,
-    context: merge_options.Context = None,
+    mlm_context: merge_options.Context = None,
     strict: merge_options.Strict = None,
     across: merge_options.Across = None,
     logical: merge_options.Logical = None,
@@ -113,21 +110,11 @@ def generate(
     """
     from triaxial.api.merge import generate as generated
     from triaxial.api.merge_files import check_directory, write_set
+    from triaxial.cli.merge_tables import print_seconds
 
     check_directory(out_dir)
     reading = options.read(seeds, split, columns, label_map, on_bad, limit)
-    changes = {
-        "classes": merge_options.classes_of(classes),
-        "k": k,
-        "context": context,
-        "strict": strict,
-        "across": across,
-        "logical": logical,
-        "articles": articles,
-        "fine": fine,
-        "same_lemma": same_lemma,
-        "label_risk": label_risk,
-    }
+    changes = merge_options.changes(context)
     generating = merge_options.generating(
         mlm, preset, tagger, wordnet, mlm_precision, on_bad, changes
     )
@@ -137,6 +124,7 @@ def generate(
         )
     write_set(out_dir, made, overwrite=overwrite)
     _print_set(made)
+    print_seconds(out(), made.work)
     note(f"next: `triax merge evaluate {out_dir} --model MODEL --out RUN`")
 
 
@@ -202,6 +190,7 @@ def score(
 
 @app.command()
 def run(
+    context: typer.Context,
     seeds: options.Source,
     mlm: merge_options.Mlm,
     model: merge_options.Model,
@@ -214,7 +203,7 @@ def run(
     preset: merge_options.PresetName = "faithful",
     classes: merge_options.Classes = None,
     k: merge_options.K = None,
-    context: merge_options.Context = None,
+    mlm_context: merge_options.Context = None,
     strict: merge_options.Strict = None,
     across: merge_options.Across = None,
     logical: merge_options.Logical = None,
@@ -245,21 +234,11 @@ def run(
     --mlm bert-base-uncased --model my-model --out run`
     """
     from triaxial.api.merge import run as run_all
+    from triaxial.api.merge_files import both_works
 
     _check_gate_text(fail_if)
     reading = options.read(seeds, split, columns, label_map, on_bad, limit)
-    changes = {
-        "classes": merge_options.classes_of(classes),
-        "k": k,
-        "context": context,
-        "strict": strict,
-        "across": across,
-        "logical": logical,
-        "articles": articles,
-        "fine": fine,
-        "same_lemma": same_lemma,
-        "label_risk": label_risk,
-    }
+    changes = merge_options.changes(context)
     generating = merge_options.generating(
         mlm, preset, tagger, wordnet, mlm_precision, on_bad, changes
     )
@@ -271,7 +250,7 @@ def run(
         )
     if not as_json:
         _print_set(made)
-    _print_run(metrics, facts["work"], out_dir, as_json, fail_if)
+    _print_run(metrics, both_works(made.work, facts["work"]), out_dir, as_json, fail_if)
 
 
 def _check_gate_text(fail_if: str | None) -> None:
@@ -283,7 +262,7 @@ def _check_gate_text(fail_if: str | None) -> None:
 
 
 def _print_set(made: VariantSet) -> None:
-    from triaxial.cli.merge_tables import print_funnel, print_seconds
+    from triaxial.cli.merge_tables import print_funnel
 
     console = out()
     data = made.facts["data"]
@@ -296,7 +275,6 @@ def _print_set(made: VariantSet) -> None:
     print_funnel(console, made.funnel)
     if not len(made.replacements):
         note("triax: WARNING: no variant at all: the funnel above says where candidates were lost")
-    print_seconds(console, made.work)
 
 
 def _print_run(

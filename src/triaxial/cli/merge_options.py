@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from triaxial.api.merge_predict import EvaluateOptions
     from triaxial.merge.stages import Settings
 
-__all__ = ["classes_of", "evaluating", "generating", "settings"]
+__all__ = ["changes", "evaluating", "generating", "settings"]
 
 Mlm = Annotated[
     list[str],
@@ -57,7 +57,9 @@ K = Annotated[
 ]
 Context = Annotated[
     Literal["sentence", "pair"] | None,
-    typer.Option(help="What the masked LM reads. [sentence]", rich_help_panel="Variants"),
+    typer.Option(
+        "--context", help="What a masked LM reads. [sentence]", rich_help_panel="Variants"
+    ),
 ]
 Strict = Annotated[
     bool | None,
@@ -152,17 +154,13 @@ FailIf = Annotated[
 RunDir = Annotated[Path, typer.Argument(help="Directory of an earlier call.", show_default=False)]
 
 
-def classes_of(text: str | None) -> tuple[str, ...] | None:
-    """Word classes from `NOUN,VERB`."""
-    from triaxial.errors import InputError
-
-    if text is None:
-        return None
-    found = tuple(name.strip().upper() for name in text.split(",") if name.strip())
-    known = ("NOUN", "VERB", "ADJ", "ADV")
-    wrong = [name for name in found if name not in known]
-    if wrong or not found:
-        raise InputError(f"{text!r} is not a list of {', '.join(known)}", where="--classes")
+def changes(context: typer.Context) -> dict[str, Any]:
+    """The preset's options that a call changes, by their names in `merge.variants.Preset`."""
+    given = context.params
+    names = ("k", "strict", "across", "logical", "articles", "fine", "same_lemma", "label_risk")
+    found = {name: given.get(name) for name in names}
+    found["context"] = given.get("mlm_context")
+    found["classes"] = _classes_of(given.get("classes"))
     return found
 
 
@@ -173,16 +171,16 @@ def generating(
     wordnet: str | None,
     mlm_precision: Literal["auto", "fp32", "bf16"],
     on_bad: Literal["refuse", "drop"],
-    changes: dict[str, Any],
+    changed: dict[str, Any],
 ) -> GenerateOptions:
     """What a set is made with, as the options say."""
     from triaxial.api.merge import GenerateOptions, with_options
     from triaxial.merge.variants import PRESETS
 
-    changed = with_options(PRESETS[preset], **changes)
+    chosen = with_options(PRESETS[preset], **changed)
     # The signature says when a preset is not the named one.
-    name = preset if changed == PRESETS[preset] else f"{preset}+"
-    return GenerateOptions(tuple(mlm), name, changed, tagger, wordnet, mlm_precision, on_bad)
+    name = preset if chosen == PRESETS[preset] else f"{preset}+"
+    return GenerateOptions(tuple(mlm), name, chosen, tagger, wordnet, mlm_precision, on_bad)
 
 
 def evaluating(
@@ -209,3 +207,16 @@ def settings(
     from triaxial.merge.stages import Settings
 
     return Settings(store, device, token_budget, workers, told)
+
+
+def _classes_of(text: str | None) -> tuple[str, ...] | None:
+    from triaxial.errors import InputError
+
+    if text is None:
+        return None
+    found = tuple(name.strip().upper() for name in text.split(",") if name.strip())
+    known = ("NOUN", "VERB", "ADJ", "ADV")
+    wrong = [name for name in found if name not in known]
+    if wrong or not found:
+        raise InputError(f"{text!r} is not a list of {', '.join(known)}", where="--classes")
+    return found

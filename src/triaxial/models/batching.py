@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_BUDGET", "length_batches", "pad", "with_backoff"]
 
 # Large enough that matrix products run at full rate, small enough for the cache of a laptop.
-TOKEN_BUDGET = {"cpu": 4_096, "mps": 16_384, "cuda": 65_536}
+TOKEN_BUDGET = {"cpu": 2_048, "mps": 16_384, "cuda": 65_536}
 
 Output = TypeVar("Output")
 
