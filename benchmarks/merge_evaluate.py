@@ -361,7 +361,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mlm", required=True, help="directory of a masked LM, for the variants")
     parser.add_argument("--model", required=True, help="directory of an NLI classifier")
     parser.add_argument("--pairs", type=int, default=100, help="first pairs of TEST (100)")
-    parser.add_argument("--seeds", type=int, default=20, help="most eligible seeds (20)")
+    parser.add_argument("--seeds", type=int, default=16, help="most eligible seeds (16)")
     parser.add_argument("--preset", default="faithful", choices=("faithful", "safe"))
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="torch threads (all cores)"
