@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,14 +158,14 @@ def evaluate(
 
     _check_gate_text(fail_if)
     check_directory(out_dir)
-    made = read_set(set_dir)
+    # What this call computes is its own: the work of making the set is the set's.
+    made = replace(read_set(set_dir), work={})
     evaluating = merge_options.evaluating(model, model_labels, precision, min_variants, draws, seed)
     with progress(quiet) as told:
         settings = merge_options.settings(store, device, token_budget, 1, told)
         key = run_key(made.key, evaluating, settings)
         predictions, facts = evaluated(made, evaluating, settings)
     metrics = score(made, predictions, evaluating.draw, facts["models"])
-    made.work.clear()
     write_run(out_dir, made, predictions, metrics, facts, key, overwrite=overwrite)
     _print_run(metrics, facts["work"], out_dir, as_json, fail_if)
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -227,11 +228,23 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerFast:
     return cast("PreTrainedTokenizerFast", tokenizer)
 
 
-def load_pretrained(auto: Any, checkpoint: Checkpoint, **kwargs: Any) -> Any:
+def load_pretrained(
+    auto: Any,
+    checkpoint: Checkpoint,
+    *,
+    new_head: bool = False,
+    **kwargs: Any,
+) -> Any:
     """`auto.from_pretrained` in fp32 from the located files, refusing weights left uninitialized.
 
     transformers only warns when a head has no weights and fills it with random numbers; a model
     like that gives numbers without meaning, so it is refused here.
+
+    Args:
+        auto: Class with `from_pretrained`.
+        checkpoint: From `locate`.
+        new_head: Whether head and pooler are about to be trained, and so may be new.
+        kwargs: For `from_pretrained`.
     """
     import torch
     from transformers.utils import logging as transformers_logging
@@ -257,7 +270,8 @@ def load_pretrained(auto: Any, checkpoint: Checkpoint, **kwargs: Any) -> Any:
         if type(error).__name__ != "SafetensorError":
             raise
         raise InputError(
-            f"its weights are damaged ({error}); fetch them again", where=checkpoint.name
+            f"its weights are damaged ({error}) and cannot be loaded; fetch them again",
+            where=checkpoint.name,
         ) from None
     finally:
         logging.set_verbosity(level)
@@ -271,7 +285,16 @@ def load_pretrained(auto: Any, checkpoint: Checkpoint, **kwargs: Any) -> Any:
             where=checkpoint.name,
         )
     missing = sorted(report["missing_keys"])
-    if missing:
+    if new_head:
+        body = f"{model.base_model_prefix}."
+        lost = [name for name in missing if name.startswith(body) and "pooler" not in name]
+        if lost:
+            raise InputError(
+                f"{len(lost)} weights of the encoder are not in the checkpoint ({lost[0]}, …); "
+                "choose another",
+                where=checkpoint.name,
+            )
+    elif missing:
         raise InputError(
             f"{len(missing)} weights are not in the checkpoint ({missing[0]}, …): it was not "
             f"trained as {type(model).__name__}; choose another model or train the head",
@@ -391,7 +414,15 @@ def _digest(path: Path) -> str:
             config.pop("transformers_version", None)
             part = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
         else:
-            with file.open("rb") as stream:
-                part = hashlib.file_digest(stream, "sha256").hexdigest()
+            seen = file.stat()
+            part = _file_digest(file, seen.st_size, seen.st_mtime_ns)
         whole.update(f"{file.name}\0{part}\n".encode())
     return whole.hexdigest()
+
+
+@cache
+def _file_digest(file: Path, size: int, changed: int) -> str:
+    """The sha256 of a file as it is now; weights of many GB are read once a process."""
+    del size, changed  # of the file when it was read: another state is another call
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -19,7 +19,15 @@ import torch
 import torch.nn.functional as F
 
 from triaxial.errors import InputError
-from triaxial.models.base import Checkpoint, Hardware, hardware, load_tokenizer, locate
+from triaxial.models.base import (
+    Checkpoint,
+    Hardware,
+    hardware,
+    load_config,
+    load_pretrained,
+    load_tokenizer,
+    locate,
+)
 from triaxial.models.classifier import load_classifier
 from triaxial.models.finetune_masked import train_masked
 from triaxial.models.fit import FitOptions, fit
@@ -132,15 +140,10 @@ def train_classifier(
 
 def _with_head(source: Checkpoint, seed: int) -> Any:
     """The encoder with a classification head: its own over `LABELS`, or a new one."""
-    from transformers import AutoConfig, AutoModelForSequenceClassification
-    from transformers.utils import logging as transformers_logging
+    from transformers import AutoModelForSequenceClassification
 
     names = {n: str(label) for n, label in enumerate(LABELS)}
-    try:
-        config: Any = AutoConfig.from_pretrained(source.path)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"cannot be loaded: {reason}", where=source.name) from None
+    config = load_config(source)
     trained = any("SequenceClassification" in name for name in config.architectures or ())
     if trained and dict(config.id2label) != names:
         raise InputError(
@@ -148,39 +151,16 @@ def _with_head(source: Checkpoint, seed: int) -> Any:
             f"encoder, or a classifier over {', '.join(LABELS)} in this order",
             where=source.name,
         )
-    logging: Any = transformers_logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                source.path,
-                id2label=names,
-                label2id={name: n for n, name in names.items()},
-                dtype=torch.float32,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-    except Exception as error:  # many kinds, safetensors' own among them
-        reason = str(error).splitlines()[0]
-        raise InputError(f"cannot be loaded: {reason}", where=source.name) from None
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-    body = f"{model.base_model_prefix}."
-    lost = sorted(
-        key for key in report["missing_keys"] if key.startswith(body) and "pooler" not in key
-    )
-    if lost:
-        raise InputError(
-            f"{len(lost)} weights of the encoder are not in the checkpoint ({lost[0]}, …); "
-            "choose another",
-            where=source.name,
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return load_pretrained(
+            AutoModelForSequenceClassification,
+            source,
+            new_head=True,
+            id2label=names,
+            label2id={name: n for n, name in names.items()},
         )
-    return model
 
 
 @contextlib.contextmanager
