@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from triaxial import __version__
+from triaxial.cli.c2gen import app as c2gen_app
 from triaxial.cli.demo import demo
 from triaxial.cli.merge import app as merge_app
 from triaxial.cli.train import mlm_app, nli_app
@@ -30,6 +31,7 @@ app = typer.Typer(
     "inferences, and time?",
 )
 app.add_typer(merge_app, name="merge")
+app.add_typer(c2gen_app, name="c2gen")
 app.add_typer(nli_app, name="nli")
 app.add_typer(mlm_app, name="mlm")
 app.command()(demo)

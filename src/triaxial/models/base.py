@@ -286,7 +286,9 @@ def load_pretrained(
         )
     missing = sorted(report["missing_keys"])
     if new_head:
-        body = f"{model.base_model_prefix}."
+        # A model loaded as its bare body has names without the body's prefix.
+        bare = not hasattr(model, model.base_model_prefix)
+        body = "" if bare else f"{model.base_model_prefix}."
         lost = [name for name in missing if name.startswith(body) and "pooler" not in name]
         if lost:
             raise InputError(

@@ -8,9 +8,8 @@ what is there.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,6 @@ from triaxial.models.finetune_masked import train_masked
 from triaxial.models.fit import FitOptions, fit
 from triaxial.models.training import (
     CHECKPOINTS,
-    Rows,
     about_run,
     batches_of,
     check,
@@ -44,12 +42,12 @@ from triaxial.models.training import (
     publish,
     ratio_interval,
     told,
+    used_embeddings,
 )
 from triaxial.nli import LABELS, Pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from transformers import PreTrainedTokenizerFast
 
 __all__ = ["train_classifier", "train_masked"]
 
@@ -105,7 +103,7 @@ def train_classifier(
     which = np.asarray([place[pair.premise, pair.hypothesis] for pair in pairs])
     labels = torch.tensor(gold)
     lengths = rows.lengths[which]
-    with _used_embeddings(model, rows, tokenizer) as new_ids:
+    with used_embeddings(model, rows, tokenizer) as new_ids:
 
         def loss(model: torch.nn.Module, part: NDArray[np.intp]) -> torch.Tensor:
             inputs = inputs_of(rows, which[part], new_ids[rows.padded(which[part])], where)
@@ -161,47 +159,6 @@ def _with_head(source: Checkpoint, seed: int) -> Any:
             id2label=names,
             label2id={name: n for n, name in names.items()},
         )
-
-
-@contextlib.contextmanager
-def _used_embeddings(
-    model: Any, rows: Rows, tokenizer: PreTrainedTokenizerFast
-) -> Iterator[NDArray[np.int64]]:
-    """Train with the embeddings of the tokens that occur; yields the new id of each token.
-
-    Half of a small encoder's weights belong to tokens that a data set never uses, and moving their
-    gradients and moments, all zero, costs as much as the rest of the update. Padding and marks keep
-    their ids, since models tell positions and ends by them.
-    """
-    whole = model.get_input_embeddings()
-    size = whole.weight.shape[0]
-    same = [
-        weight
-        for _, weight in model.named_parameters(remove_duplicate=False)
-        if weight is whole.weight
-    ]
-    if type(whole) is not torch.nn.Embedding or len(same) != 1:
-        yield np.arange(size)
-        return
-    marks = [
-        getattr(model.config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "sep")
-    ]
-    first = max(tokenizer.pad_token_id, *(mark for mark in marks if mark is not None), 0) + 1
-    used = np.unique(np.concatenate([np.arange(first), *map(np.asarray, rows.ids)]))
-    new_ids = np.zeros(size, dtype=np.int64)
-    new_ids[used] = np.arange(len(used))
-    index = torch.from_numpy(used)
-    weight = whole.weight.detach()[index]  # a copy
-    part = torch.nn.Embedding(
-        len(used), weight.shape[1], padding_idx=whole.padding_idx, _weight=weight
-    )
-    model.set_input_embeddings(part)
-    try:
-        yield new_ids
-    finally:
-        with torch.no_grad():
-            whole.weight[index] = part.weight.to(whole.weight.device)
-        model.set_input_embeddings(whole)
 
 
 def _accuracy(

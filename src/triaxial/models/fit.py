@@ -31,7 +31,13 @@ import torch
 from triaxial.errors import InputError
 from triaxial.models.base import Hardware, autocast
 from triaxial.models.dropout import quick_dropout
-from triaxial.models.resume import own_randomness, resume_state, save_state
+from triaxial.models.resume import (
+    moments_of,
+    own_randomness,
+    resume_state,
+    save_state,
+    set_moments,
+)
 from triaxial.stats import generator
 
 if TYPE_CHECKING:
@@ -121,6 +127,7 @@ def fit(
     checkpoint: Path | None = None,
     run: str = "",
     adjust: Callable[[int, Sequence[torch.nn.Parameter]], None] | None = None,
+    moments: dict[str, torch.Tensor] | None = None,
     after_step: Callable[[int], None] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> History:
@@ -139,6 +146,8 @@ def fit(
         run: What is trained on what, such as a digest; a checkpoint of another run is refused.
         adjust: Called with the step and the parameters after each backward pass, before clipping:
             it may change the gradients. It must keep no state that a resumed run would lack.
+        moments: State of the optimizer from an earlier training, by parameter and part, to start
+            from; afterwards it holds the state at the end. `{}` starts anew and takes it along.
         after_step: Called with the number of steps done, after each update.
         progress: Called with steps done, steps in all and the latest loss.
 
@@ -162,6 +171,8 @@ def fit(
     about = {"run": run, "total": total, **asdict(options)}
     del about["checkpoint_every"]
     with own_randomness(device, options.seed), _training(model):
+        if moments:
+            set_moments(optimizer, named, moments, device)
         if checkpoint is not None:
             losses = resume_state(checkpoint, model, optimizer, named, device, about)
         start = len(losses)
@@ -197,6 +208,8 @@ def fit(
                     progress(done, total, losses[-1])
             if checkpoint is not None and (save or done == total):
                 save_state(checkpoint, model, optimizer, named, device, about, losses)
+    if moments is not None:
+        moments |= moments_of(optimizer, named)
     return History(tuple(losses), start)
 
 

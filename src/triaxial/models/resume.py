@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from triaxial.errors import InputError, StoreError
 
-__all__ = ["own_randomness", "resume_state", "save_state"]
+__all__ = ["moments_of", "own_randomness", "resume_state", "save_state", "set_moments"]
 
 _FORMAT = 1
 
@@ -59,11 +59,7 @@ def save_state(
     temporary = checkpoint / f".writing-{os.getpid()}"
     try:
         temporary.mkdir(parents=True, exist_ok=True)
-        moments = {
-            f"{name}.{part}": _plain(tensor)
-            for name, weight in named.items()
-            for part, tensor in optimizer.state[weight].items()
-        }
+        moments = moments_of(optimizer, named)
         owned = {name: _plain(tensor) for name, tensor in _owned(model).items()}
         random = {name: _plain(state) for name, state in _random_state(device).items()}
         trace = {"losses": torch.tensor(losses, dtype=torch.float64)}
@@ -138,12 +134,34 @@ def resume_state(
     with torch.no_grad():
         for name, tensor in owned.items():
             tensor.copy_(saved[name])
+    set_moments(optimizer, named, moments, device)
+    _set_random_state(device, state)
+    return [float(value) for value in state["losses"].tolist()]
+
+
+def moments_of(
+    optimizer: torch.optim.Optimizer, named: dict[str, torch.nn.Parameter]
+) -> dict[str, torch.Tensor]:
+    """The optimizer's state as copies on the host, by name of the parameter and of the part."""
+    return {
+        f"{name}.{part}": _plain(tensor)
+        for name, weight in named.items()
+        for part, tensor in optimizer.state[weight].items()
+    }
+
+
+def set_moments(
+    optimizer: torch.optim.Optimizer,
+    named: dict[str, torch.nn.Parameter],
+    moments: dict[str, torch.Tensor],
+    device: torch.device,
+) -> None:
+    """Replace the optimizer's state by what `moments_of` returned."""
+    optimizer.state.clear()
     for name, weight in named.items():
         for part in ("step", "exp_avg", "exp_avg_sq"):
             if (moment := moments.get(f"{name}.{part}")) is not None:
-                optimizer.state[weight][part] = moment.to(device)
-    _set_random_state(device, state)
-    return [float(value) for value in state["losses"].tolist()]
+                optimizer.state[weight][part] = moment.to(device, copy=True)
 
 
 def _random_state(device: torch.device) -> dict[str, torch.Tensor]:

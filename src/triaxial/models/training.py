@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,9 @@ __all__ = [
     "inputs_of",
     "publish",
     "ratio_interval",
+    "shrink_embeddings",
     "told",
+    "used_embeddings",
 ]
 
 CHECKPOINTS = ".checkpoints"  # in the model's directory, until it is whole
@@ -112,6 +114,58 @@ def inputs_of(
     if rows.types is not None:
         inputs["token_type_ids"] = pad([rows.types[row] for row in part], 0)
     return {name: torch.from_numpy(array).to(where.device) for name, array in inputs.items()}
+
+
+@contextlib.contextmanager
+def used_embeddings(
+    model: Any, rows: Rows, tokenizer: PreTrainedTokenizerFast
+) -> Iterator[NDArray[np.int64]]:
+    """Train with the embeddings of the tokens that occur; yields the new id of each token.
+
+    Half of a small encoder's weights belong to tokens that a data set never uses, and moving their
+    gradients and moments, all zero, costs as much as the rest of the update. Padding and marks keep
+    their ids, since models tell positions and ends by them.
+    """
+    new_ids, restore = shrink_embeddings(model, rows.ids, tokenizer)
+    try:
+        yield new_ids
+    finally:
+        restore()
+
+
+def shrink_embeddings(
+    model: Any, ids: Sequence[Sequence[int]], tokenizer: PreTrainedTokenizerFast
+) -> tuple[NDArray[np.int64], Callable[[], None]]:
+    """As `used_embeddings`, of the tokens in `ids`, until the returned function is called."""
+    whole = model.get_input_embeddings()
+    size = whole.weight.shape[0]
+    same = [
+        weight
+        for _, weight in model.named_parameters(remove_duplicate=False)
+        if weight is whole.weight
+    ]
+    if type(whole) is not torch.nn.Embedding or len(same) != 1:
+        return np.arange(size), lambda: None
+    marks = [
+        getattr(model.config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "sep")
+    ]
+    first = max(tokenizer.pad_token_id, *(mark for mark in marks if mark is not None), 0) + 1
+    used = np.unique(np.concatenate([np.arange(first), *map(np.asarray, ids)]))
+    new_ids = np.zeros(size, dtype=np.int64)
+    new_ids[used] = np.arange(len(used))
+    index = torch.from_numpy(used)
+    weight = whole.weight.detach()[index]  # a copy
+    part = torch.nn.Embedding(
+        len(used), weight.shape[1], padding_idx=whole.padding_idx, _weight=weight
+    )
+    model.set_input_embeddings(part)
+
+    def restore() -> None:
+        with torch.no_grad():
+            whole.weight[index] = part.weight.to(whole.weight.device)
+        model.set_input_embeddings(whole)
+
+    return new_ids, restore
 
 
 def batches_of(
