@@ -90,16 +90,14 @@ def quotas(sizes: Sequence[int], capacity: int) -> list[int]:
 
     What does not divide goes to the later ones.
     """
-    shares = [0] * len(sizes)
-    left = min(capacity, sum(sizes))
-    while left:
-        hungry = [n for n, size in enumerate(sizes) if shares[n] < size]
-        each, over = divmod(left, len(hungry))
-        for position, n in enumerate(hungry):
-            more = each + (position >= len(hungry) - over)
-            more = min(more, sizes[n] - shares[n])
-            shares[n] += more
-            left -= more
+    level = 0  # every stage has so many, or all of its rows
+    while level < max(sizes, default=0) and sum(min(z, level + 1) for z in sizes) <= capacity:
+        level += 1
+    shares = [min(size, level) for size in sizes]
+    left = min(capacity, sum(sizes)) - sum(shares)
+    hungry = [n for n, size in enumerate(sizes) if size > level]
+    for n in hungry[len(hungry) - left :]:
+        shares[n] += 1
     return shares
 
 
