@@ -16,8 +16,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "triaxial"
 ORDER: dict[tuple[int, str], str] = {
     (0, ""): "errors text stats",
     (1, ""): "nli_rows nli files records store execute",
-    (2, "models/"): "base batching classifier masked causal choice endpoint transformer_xl tagger "
-    "dropout resume fit training finetune_masked finetune heads tiny",
+    (2, "models/"): "base batching cross_entropy xl_config xl_layer classifier masked causal "
+    "choice endpoint transformer_xl tagger dropout resume fit training finetune_masked finetune "
+    "heads tiny",
     (2, "report/"): "figures page",
     (3, "merge/"): "lexicon targets propose filters queries variants score analyses gate ratings "
     "stages",

@@ -22,7 +22,7 @@ from triaxial.errors import InputError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["FAMILIES", "tiny_classifier", "tiny_masked"]
+__all__ = ["FAMILIES", "tiny_causal", "tiny_classifier", "tiny_masked"]
 
 _LONGEST = 128  # tokens
 # Ten times BERT's: with its .02 a model this narrow gives nearly the same answer to everything.
@@ -146,6 +146,72 @@ def tiny_classifier(
         labels = [str(label) for label in LABELS]
     auto = "AutoModelForSequenceClassification"
     return _write(directory, words, family, auto, seed, cased, hidden, layers, labels=labels)
+
+
+def tiny_causal(
+    directory: Path,
+    words: Iterable[str],
+    *,
+    seed: int = 0,
+    hidden: int = 32,
+    layers: int = 2,
+) -> Path:
+    """Write a random decoder of the Llama family and a byte-BPE tokenizer; return the directory.
+
+    Its tokenizer puts `<s>` in front, and has no padding token, as most decoders have none.
+
+    Args:
+        directory: Where to write; made when absent.
+        words: Words or whole sentences; each word becomes one token.
+        seed: Of the weights.
+        hidden: Width, a multiple of 4.
+        layers: Depth.
+    """
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=1 << 20,
+        min_frequency=1,
+        show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=["<s>", "</s>"],
+    )
+    units = _units(words)
+    tokenizer.train_from_iterator([form for unit in units for form in (unit, f" {unit}")], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)]
+    )
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        model_max_length=_LONGEST,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    config = transformers.LlamaConfig(
+        vocab_size=len(fast),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        max_position_embeddings=_LONGEST,
+        initializer_range=_SPREAD,
+        bos_token_id=0,
+        eos_token_id=1,
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: Any = transformers.LlamaForCausalLM(config)
+    with _without_bars():
+        model.save_pretrained(directory)
+    fast.save_pretrained(str(directory))
+    return directory
 
 
 def _write(
