@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -398,3 +399,24 @@ types = [8]
         )
     }
     assert right["er-res"] >= right["none"] + 0.5, right
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_the_strategy_of_the_guide_works(
+    data: str, grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "strategies.md"
+    code = guide.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(sys.modules, "guide", module)  # dataclasses look their module up
+    exec(compile(code, str(guide), "exec"), module.__dict__)
+    monkeypatch.setitem(STRATEGIES, "lwf", module.Lwf)  # type: ignore[arg-type]
+    away = []
+    for weight in (1e-6, 30.0):
+        lwf = replace(grid, strategies=("none", "lwf"), settings={"lwf_weight": weight})
+        table = predicted(data, lwf, tmp_path).filter(pl.col("strategy") == "lwf")
+        first, last = (
+            table.filter(pl.col("stage") == stage).sort("item")["c0"].to_numpy() for stage in (1, 2)
+        )
+        away.append(np.abs(first - last).mean())
+    assert away[1] < away[0]

@@ -135,11 +135,11 @@ def analyse(
             found["representations"] = _representations(read_table(path), method)
         return found
     tables = [table for table, _, _ in read]
-    if len({manifest["data"]["digest"] for _, _, manifest in read}) > 1:
+    if len({facts["data"]["digest"] for _, _, facts in read}) > 1:
         if len(read) > 2:
             raise InputError("runs on different data compare in pairs; give the real one and one")
         return {"pseudo": pseudo_against_real(*tables, target=target)}
-    settings = [_settings(manifest["grid"]) for _, _, manifest in read]
+    settings = [_settings(facts["grid"]) for _, _, facts in read]
     names = sorted({name for one in settings for name in one})
     differ = [n for n in names if len({str(one.get(n)) for one in settings}) > 1]
     if len(differ) != 1:
@@ -199,10 +199,11 @@ def _costs(costs: pl.DataFrame) -> dict[str, dict[str, Any]]:
 def _read(out: Path) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, Any]]:
     manifest = out / "manifest.json"
     found = read_json(manifest) if manifest.is_file() else {}
-    if found.get("kind") != RUN or not (out / "metrics.json").is_file():
+    if found.get("kind") != RUN or not found.get("complete"):
         message = "is no finished run of `triax c2gen run`; name its --out directory"
         raise StoreError(message, where=out)
-    return read_table(out / "predictions.parquet"), read_table(out / "costs.parquet"), found
+    tables = (read_table(out / name) for name in ("predictions.parquet", "costs.parquet"))
+    return *tables, found["facts"]
 
 
 def _vectors(units: Sequence[Unit], chains: Mapping[int, Sequence[Job]]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from triaxial.c2gen.hooks import At, Finetuning, check_setting, kept, matched
+from triaxial.c2gen.hooks import At, Finetuning, check_setting, kept, matched, merged
 from triaxial.c2gen.memory import Memory, drawn, reservoir
 from triaxial.models.heads import Terms
 
@@ -68,7 +68,7 @@ class Der(Finetuning):
         parts = [terms, at.match(rows, logits, self.der_alpha)]
         if self.der_beta:
             parts.append(at.learn(rows, self.der_beta / len(rows)))
-        return _merged(Terms.join(parts))
+        return merged(Terms.join(parts))
 
     def cost(self, batch_size: int) -> float:
         """Batch and memory rows."""
@@ -163,15 +163,3 @@ class WeightAverage(Finetuning):
             for name, weight in at.learner.model.named_parameters():
                 if weight.requires_grad:
                     weight.lerp_(before[name].to(weight.device), 1 - self.average_weight)
-
-
-def _merged(terms: Terms) -> Terms:
-    """Terms of one pair as one term, so that it is computed once."""
-    pair, place = np.unique(terms.pair, return_inverse=True)
-    first = np.full(len(pair), -1, dtype=np.intp)
-    # The one with a target, where there is one.
-    order = np.argsort(terms.pull, kind="stable")
-    first[place[order]] = order
-    weight = np.bincount(place, terms.weight).astype(np.float32)
-    pull = np.bincount(place, terms.pull).astype(np.float32)
-    return Terms(pair, terms.label[first], weight, pull, terms.target[first])

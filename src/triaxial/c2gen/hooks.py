@@ -23,7 +23,7 @@ from triaxial.models.heads import Learner, Terms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HEADS", "At", "Finetuning", "Strategy", "check_setting", "kept", "matched"]
+__all__ = ["HEADS", "At", "Finetuning", "Strategy", "check_setting", "kept", "matched", "merged"]
 
 HEADS = 3  # veridical, natural, composed: the order of an item's pairs
 
@@ -145,6 +145,18 @@ def matched(at: At, count: int, step: int) -> tuple[NDArray[np.intp], NDArray[np
     places = np.arange(len(at.state["items"]))
     which = drawn(Memory(places, places), count or at.batch_size, at.seed, at.number, step)
     return at.state["items"].numpy()[which], at.state["logits"].numpy()[which]
+
+
+def merged(terms: Terms) -> Terms:
+    """Terms of one pair as one term, so that it is computed once."""
+    pair, place = np.unique(terms.pair, return_inverse=True)
+    first = np.full(len(pair), -1, dtype=np.intp)
+    # The one with a target, where there is one.
+    order = np.argsort(terms.pull, kind="stable")
+    first[place[order]] = order
+    weight = np.bincount(place, terms.weight).astype(np.float32)
+    pull = np.bincount(place, terms.pull).astype(np.float32)
+    return Terms(pair, terms.label[first], weight, pull, terms.target[first])
 
 
 def check_setting(strategy: Finetuning, name: str, good: bool, rule: str) -> None:
