@@ -11,7 +11,6 @@ from triaxial.cli import c2gen_options as own
 from triaxial.cli import options
 from triaxial.cli.c2gen_build import build, validate
 from triaxial.cli.console import note, out, print_json, progress
-from triaxial.cli.merge_options import Workers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +48,7 @@ def run(
     weight_decay: own.Decay = 0.0,
     warmup: own.Warmup = 0.0,
     schedule: own.Schedule = "constant",
+    clip_norm: own.ClipNorm = 1.0,
     supervision: own.Supervision = "both",
     optimizer_on_stage: own.OnStage = "reset",
     memory: own.Memory = None,
@@ -72,7 +72,7 @@ def run(
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
-    workers: Workers = 1,
+    workers: own.Workers = 1,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,

@@ -104,6 +104,9 @@ Schedule = Annotated[
     Literal["linear", "cosine", "constant"],
     typer.Option(help="How the rate falls within a stage.", rich_help_panel=_TRAINING),
 ]
+ClipNorm = Annotated[
+    float, typer.Option(min=0, help="Longest gradient; 0 for any.", rich_help_panel=_TRAINING)
+]
 Supervision = Annotated[
     Literal["both", "stage"],
     typer.Option(
@@ -192,6 +195,14 @@ Vectors = Annotated[
         rich_help_panel="Output",
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Stages trained at a time, each on its share of the cores.",
+        rich_help_panel="Computing",
+    ),
+]
 Plan = Annotated[
     bool,
     typer.Option(
@@ -244,6 +255,7 @@ def grid_of(context: typer.Context) -> Grid:
             weight_decay=given["weight_decay"],
             warmup=given["warmup"],
             schedule=given["schedule"],
+            clip_norm=given["clip_norm"] or None,
             primitive_supervision=given["supervision"],
             optimizer_on_stage=given["optimizer_on_stage"],
             checkpoint_every=given["checkpoint_every"],
