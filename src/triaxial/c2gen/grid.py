@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from triaxial.c2gen.streams import Draw
 from triaxial.errors import InputError
+from triaxial.models.schedule import FitOptions
 
 if TYPE_CHECKING:
-    from triaxial.models.fit import FitOptions
     from triaxial.models.heads import LoraOptions
 
 __all__ = ["Grid", "TrainOptions"]
@@ -62,8 +62,6 @@ class TrainOptions:
 
     def fit(self, seed: int) -> FitOptions:
         """For the training loop."""
-        from triaxial.models.fit import FitOptions
-
         return FitOptions(
             epochs=self.epochs,
             learning_rate=self.learning_rate,
