@@ -16,20 +16,22 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "triaxial"
 ORDER: dict[tuple[int, str], str] = {
     (0, ""): "errors text stats",
     (1, ""): "nli_rows nli files records store execute",
-    (2, "models/"): "base batching cross_entropy xl_config xl_layer classifier masked causal "
-    "choice endpoint transformer_xl tagger dropout resume fit training finetune_masked finetune "
-    "heads tiny",
+    (2, "models/"): "base batching cross_entropy xl_config xl_layer classifier masked "
+    "choice endpoint transformer_xl causal_readers causal tagger dropout resume schedule fit "
+    "training finetune_masked finetune heads tiny",
     (2, "report/"): "figures page",
     (3, "merge/"): "lexicon targets propose filters queries variants score analyses gate ratings "
     "stages",
     (3, "c2gen/"): "verbs subjects compose sick items build pseudo streams memory grid hooks "
-    "beyond strategies train units metrics resample paper analyses stages",
-    (3, "temporal/"): "corpus planted dedup splits vocabulary train perplexity dynamic words "
+    "beyond strategies train units persona metrics resample paper analyses stages",
+    (3, "temporal/"): "corpus_rows corpus planted dedup splits vocabulary segments train "
+    "perplexity dynamic words resample curves slices emerging change terms drift topics paper "
     "analyses stages",
     # The package itself holds the version alone; the command line is one entry.
     (4, ""): "__init__ api/__init__ api/merge_files api/merge_show api/merge_compare "
     "api/merge_predict api/merge "
-    "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan demo cli",
+    "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
+    "demo cli",
 }
 STORE = {"files", "records", "store", "execute"}  # the first two are the store's own halves
 TORCH = {"torch", "transformers"}

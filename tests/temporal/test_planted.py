@@ -139,9 +139,10 @@ def test_nothing_drifts_in_a_stationary_corpus(still: Planted) -> None:
     assert np.allclose(shares, 1 / 6)
 
 
-def test_the_same_options_give_the_same_documents(planted: Planted) -> None:
-    assert plant(SOME)[0] == planted[0]
-    assert plant(replace(SOME, seed=2))[0] != planted[0]
+def test_the_same_options_give_the_same_documents() -> None:
+    few = replace(SOME, documents=300, months=12)
+    assert plant(few) == plant(few)
+    assert plant(replace(few, seed=2))[0] != plant(few)[0]
 
 
 def test_no_two_documents_are_near_duplicates(planted: Planted) -> None:
@@ -171,8 +172,8 @@ def test_taggers_see_what_was_meant(planted: Planted) -> None:
 def test_twenty_thousand_documents_take_seconds() -> None:
     start = time.process_time()
     documents, _ = plant(replace(SOME, documents=2000))
-    # A tenth of the bar of 10 s; .3 s alone.
-    assert (len(documents), time.process_time() - start < 1) == (2000, True)
+    # The bar is 10 s for all; .3 s alone for these, and some time for the tables of 48 months.
+    assert (len(documents), time.process_time() - start < 1.5) == (2000, True)
 
 
 def test_no_new_words_and_odd_numbers() -> None:

@@ -157,8 +157,9 @@ def test_a_cap_keeps_the_latest_documents() -> None:
     entries += corpus({"2017-10": 1})
     words = SplitOptions("2018-06", "2018-06", 5, gap=8, valid_months=8, size=350, size_in="words")
     assert len(make_splits(entries, words)[0].train) == 3
-    # Documents of one date are mixed: not the last ids.
-    assert make_splits(entries, words)[0].train != ("06", "07", "08")
+    # Documents of one date are drawn: not always the first or the last ids.
+    drawn = {make_splits(entries, replace(words, seed=seed))[0].train for seed in range(5)}
+    assert len(drawn) > 1
 
 
 def test_validation_is_drawn_up_to_a_cap() -> None:

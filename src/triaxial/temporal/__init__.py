@@ -1,0 +1,1 @@
+"""Temporal generalisation (Mind the Gap, Lazaridou et al. 2021), the time axis."""
