@@ -186,7 +186,8 @@ def tiny_causal(
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)]
     )
-    fast = transformers.PreTrainedTokenizerFast(
+    make: Any = transformers.PreTrainedTokenizerFast
+    fast = make(
         tokenizer_object=tokenizer,
         bos_token="<s>",
         eos_token="</s>",
