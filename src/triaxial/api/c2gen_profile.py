@@ -10,6 +10,7 @@ smallest sets the paper's 100 would be all.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -51,16 +52,13 @@ TRAIN = TrainOptions(epochs=5, learning_rate=1e-4, batch_size=8)
 
 WHAT: Mapping[str, str] = {
     "learned": "lines that were trained",
-    "held out": "compositions of trained lines and facts",
+    "held out": "lines whose verb and utterance were trained apart",
     "new words": "utterances that were not trained",
-    "bare facts": "the fact without a verb",
+    "bare facts": "trained utterances against the fact without a verb",
 }
-"""What is judged; the last by the head N, all others by CI."""
+"""What is judged; the last by the head N, the others by CI."""
 
-_PARTS = {"test": "learned", "probe": "held out", "unseen": "new words"}
-_SHOWN = 9  # utterances of the excerpt, a third of them not forgotten
-
-Array = "NDArray[Any]"
+_LOST, _KEPT = 6, 3  # utterances of the excerpt
 
 
 def profile(
@@ -89,11 +87,11 @@ def profile(
         overwrite: Replace the profile of another call there.
 
     Returns:
-        `rows`, one for each strategy, kind of judgement (`WHAT`) and stage whose facts are judged
-        (0 = the profile so far), with percent right after each stage, what was `forgotten` since
-        it was learned (points) and the `gain` over the first strategy, each with an interval from
-        resampled facts; `baselines` likewise; `excerpt`, utterances with the answers after each
-        stage; and what it was computed from.
+        `rows`, one for each kind of judgement (`WHAT`), stage whose facts are judged (0 = the
+        profile so far) and strategy: percent right after each stage, points `forgotten` since it
+        was learned, points of `gain` over the first strategy at the end, each with n and an
+        interval from resampled facts; `baselines` likewise; `excerpt`, utterances with the answers
+        after each stage; and what it was computed with.
 
     Raises:
         InputError: File, encoder or an option cannot be used, or training diverges.
@@ -103,8 +101,9 @@ def profile(
 
     persona = persona_of(PROFILE if file is None else read_profile(file))
     names = tuple(dict.fromkeys(strategies))
-    lines = len(persona.fold.stages[0])
-    memory = max(1, lines // 3) if memory is None else memory
+    if not names:
+        raise InputError("nothing is chosen; give at least one", where="--strategies")
+    size = max(1, len(persona.fold.stages[0]) // 3) if memory is None else memory
     grid = Grid(
         encoder,
         folds=(0,),
@@ -112,32 +111,38 @@ def profile(
         strategies=names,
         seeds=(seed,),
         train=train,
-        settings={"memory": memory},
+        settings={"memory": size},
     )
-    units = [Unit(persona.fold, strategy_named(name, grid.settings), seed) for name in names]
-    items = Store(computing.store).stage(KIND, VERSION, {}, [digest(persona.items)]).path
-    path = str(items / "items.jsonl")
+    remedies = [strategy_named(name, grid.settings) for name in names]
+    if memory is not None and not any(remedy.memory_size() for remedy in remedies):
+        chosen = ", ".join(names)
+        raise InputError(f"no chosen strategy ({chosen}) has one; leave it out", where="--memory")
+    units = [Unit(persona.fold, remedy, seed) for remedy in remedies]
+    # Workers read the items again: a file of the store, under a name that says what is in it.
+    kept = Store(computing.store).stage(KIND, VERSION, {}, [digest(persona.items)])
+    path = str(kept.path / "items.jsonl")
     write_jsonl(path, table_of(persona.items, Item))
     chains = jobs_of(units, path, grid, computing)
     if out is not None:
         key = digest([KIND, [chain[-1].stage.key for chain in chains.values()]])
         claim_directory(out, KIND, key, replace=overwrite)
     run_jobs(chains, computing)
-    predictions, costs = predictions_of(chains, units, persona.items)
-    answers = _answers(predictions, persona, names)
+    predictions, _ = predictions_of(chains, units, persona.items)
+    judged = _judged(predictions, persona, names)
+    jobs = {job.stage.key: job for chain in chains.values() for job in chain}
     found = {
         "schema": 1,
         "facts": len(persona.facts),
         "stages": len(persona.fold.stages),
-        "items": {_PARTS[part]: len(getattr(persona.fold, part)) for part in _PARTS},
+        "trained": [len(rows) for rows in persona.fold.stages],
         "strategies": list(names),
-        "memory": memory,
+        "memory": max(remedy.memory_size() for remedy in remedies),
         "seed": seed,
         "train": asdict(train),
-        "seconds": costs.filter(~costs["shared"] | (costs["strategy"] == names[0]))["seconds"].sum(),
-        "rows": _rows(answers, persona, names),
-        "baselines": _baselines(persona),
-        "excerpt": _excerpt(answers, persona, names),
+        "seconds": sum(job.stage.manifest["facts"]["seconds"] for job in jobs.values()),
+        "rows": [row for what, mine in judged.items() for row in _rows(what, mine)],
+        "baselines": [row for what, mine in judged.items() for row in _baselines(what, mine)],
+        "excerpt": _excerpt(judged["learned"], persona),
     }
     if out is not None:
         write_jsonl(out / "items.jsonl", table_of(persona.items, Item))
@@ -196,111 +201,188 @@ def _jsonl_rows(path: Path) -> list[tuple[str, Mapping[str, object]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
-    """What was answered, by kind of judgement.
+class _Judged:
+    """What was judged, and what was answered.
 
     Args:
-        row: Item judged, shape (N,).
-        owner: Its fact, shape (N,).
-        stage: Of its fact, 0-based, shape (N,).
+        rows: Items, shape (N,).
+        owner: Their facts, shape (N,).
+        since: Stage that learned the fact, 0-based, shape (N,).
         gold: Index in `LABELS`, shape (N,).
-        said: By strategy: after each stage, shape (stages, N).
+        simple: By name, what an answer without a model would be, shape (N,).
+        said: By strategy, the answers after each stage, shape (stages, N).
     """
 
-    row: NDArray[np.intp]
+    rows: NDArray[np.intp]
     owner: NDArray[np.intp]
-    stage: NDArray[np.intp]
+    since: NDArray[np.intp]
     gold: NDArray[np.intp]
+    simple: dict[str, NDArray[np.intp]]
     said: dict[str, NDArray[np.intp]]
 
     def right(self, strategy: str) -> NDArray[np.intp]:
-        """Whether an answer is right, 0 or 1, shape (stages, N)."""
-        return (self.said[strategy] == self.gold).astype(np.intp)
+        """Whether each answer is right, 0 or 1, shape (stages, N)."""
+        return np.asarray(self.said[strategy] == self.gold, dtype=np.intp)
+
+    def scopes(self, after: int) -> dict[int, NDArray[np.bool_]]:
+        """By stage of the facts, 1-based, and 0 = all that is known after a stage: which rows."""
+        stages = np.unique(self.since).tolist()
+        return {stage + 1: self.since == stage for stage in stages} | {0: self.since <= after}
 
 
-def _answers(table: pl.DataFrame, persona: Persona, names: Sequence[str]) -> dict[str, _Answers]:
-    """The answers by kind of judgement, from the table of predictions."""
+def _judged(table: pl.DataFrame, persona: Persona, names: Sequence[str]) -> dict[str, _Judged]:
+    """Answers by kind of judgement, from the table of predictions."""
     import polars as pl
 
-    places = {item.id: row for row, item in enumerate(persona.items)}
+    fold, items = persona.fold, persona.items
+    index = {label.value: number for number, label in enumerate(LABELS)}
+    labels = ((i.veridical_label, i.sick_label, i.label) for i in items)
+    gold = np.asarray([[index[label] for label in each] for each in labels])  # (items, V N CI)
+    place = {item.id: row for row, item in enumerate(items)}
+    said = {name: np.zeros((len(fold.stages), len(items), 3), dtype=np.intp) for name in names}
+    for (name,), frame in table.group_by("strategy"):
+        at = frame["stage"].to_numpy() - 1, [place[item] for item in frame["item"]]
+        for head, column in enumerate("vnc"):
+            scores = frame.select(pl.col(f"^{column}[0-2]$")).to_numpy()
+            said[str(name)][(*at, head)] = scores.argmax(axis=1)
+    once = {items[row].pair_id: row for row in (*fold.probe, *fold.test)}
+    parts = zip(WHAT, (fold.test, fold.probe, fold.unseen, tuple(once.values())), strict=True)
     owner = np.asarray(persona.owner)
-    stage_of = np.asarray([fact.stage - 1 for fact in persona.facts])
-    stages = len(persona.fold.stages)
-    # A fact without a verb is one pair, whichever line it stands in.
-    first = {item.pair_id: item.id for item in reversed(persona.items)}
+    since = np.asarray([fact.stage - 1 for fact in persona.facts])[owner]
     found = {}
-    for what in WHAT:
-        bare = what == "bare facts"
-        parts = ["test"] if bare else [part for part, name in _PARTS.items() if name == what]
-        mine = table.filter(pl.col("part").is_in(parts))
-        if bare:
-            # Of its lines some are held out: the first that is not.
-            mine = table.filter(pl.col("part") != "unseen", pl.col("item").is_in(first.values()))
-        if mine.is_empty():
+    for what, part in parts:
+        if not part:
             continue
-        head, gold = ("n", "gold_n") if bare else ("c", "gold")
-        said = {}
-        for name in names:
-            frame = mine.filter(pl.col("strategy") == name).sort("stage", maintain_order=True)
-            scores = frame.select(f"{head}0", f"{head}1", f"{head}2").to_numpy()
-            said[name] = scores.argmax(axis=1).reshape(stages, -1)
-        one = mine.filter(pl.col("strategy") == names[0], pl.col("stage") == 1)
-        row = np.asarray([places[name] for name in one["item"]])
-        found[what] = _Answers(
-            row, owner[row], stage_of[owner[row]], one[gold].to_numpy().astype(np.intp), said
-        )
+        rows = np.sort(np.asarray(part, dtype=np.intp))
+        head = 1 if what == "bare facts" else 2
+        simple = {"always neutral": np.ones(len(rows), dtype=np.intp)}
+        if head == 2:
+            simple |= {"V-only": gold[rows, 0], "N-only": gold[rows, 1]}
+        answers = {name: every[:, rows, head] for name, every in said.items()}
+        found[what] = _Judged(rows, owner[rows], since[rows], gold[rows, head], simple, answers)
     return found
 
 
-def _rows(
-    answers: Mapping[str, _Answers], persona: Persona, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    stages = len(persona.fold.stages)
+def _rows(what: str, judged: _Judged) -> list[dict[str, Any]]:
+    """Figures of every strategy, by the stage of the facts; the first strategy is the base."""
+    names = list(judged.said)
+    base = judged.right(names[0])
+    last = len(base) - 1
+    learned_last = judged.since == last
     out = []
-    for what, mine in answers.items():
-        for facts in (*range(1, stages + 1), 0):
-            for name in names:
-                right, base = mine.right(name), mine.right(names[0])
-                when = mine.stage
-                after = {
-                    str(s + 1): _share(mine, right[s], (when <= s) if facts == 0 else when == facts - 1)
-                    for s in range(stages)
+    for facts in judged.scopes(last):
+        for name in names:
+            right = judged.right(name)
+            then = right[judged.since, np.arange(len(judged.since))]
+            mine = judged.scopes(last)[facts]
+            older = mine & ~learned_last
+            out.append(
+                {
+                    "what": what,
+                    "facts": facts,
+                    "strategy": name,
+                    "after": {
+                        str(s + 1): _figure(judged, right[s], judged.scopes(s)[facts])
+                        for s in range(last + 1)
+                    },
+                    "forgotten": _figure(judged, then - right[last], older),
+                    "gain": _figure(judged, right[last] - base[last], mine & (name != names[0])),
                 }
-                old = when < stages - 1 if facts == 0 else when == facts - 1
-                older = facts < stages
-                then = right[when, np.arange(len(when))]
-                out.append(
-                    {
-                        "what": what,
-                        "facts": facts,
-                        "strategy": name,
-                        "after": after,
-                        "forgotten": _difference(mine, then, right[-1], old) if older else None,
-                        "gain": None
-                        if name == names[0] or not older
-                        else _difference(mine, right[-1], base[-1], old),
-                    }
-                )
+            )
     return out
 
 
-def _baselines(persona: Persona) -> list[dict[str, Any]]:
-    """Answers that need no model, on the lines of the whole profile by stage and in all."""
-    out = []
-    for part, what in _PARTS.items():
-        rows = getattr(persona.fold, part)
-        for facts in (*range(1, len(persona.fold.stages) + 1), 0):
-            mine = [
-                persona.items[r]
-                for r in rows
-                if facts in (0, persona.facts[persona.owner[r]].stage)
-            ]
-            if mine:
-                hits = {
-                    "always neutral": [item.label == LABELS[1] for item in mine],
-                    "V-only": [item.label == item.veridical_label for item in mine],
-                    "N-only": [item.label == item.sick_label for item in mine],
-                }
-                shares = {name: 100 * sum(hit) / len(hit) for name, hit in hits.items()}
-                out.append({"what": what, "facts": facts, "n": len(mine), **shares})
-    return out
+def _baselines(what: str, judged: _Judged) -> list[dict[str, Any]]:
+    """The same of answers that need no model."""
+    stages = len(next(iter(judged.said.values())))
+    return [
+        {
+            "what": what,
+            "facts": facts,
+            "strategy": name,
+            "after": {
+                str(s + 1): _figure(judged, answer == judged.gold, judged.scopes(s)[facts])
+                for s in range(stages)
+            },
+        }
+        for facts in judged.scopes(0)
+        for name, answer in judged.simple.items()
+    ]
+
+
+def _figure(
+    judged: _Judged, values: NDArray[np.integer] | NDArray[np.bool_], which: NDArray[np.bool_]
+) -> dict[str, Any] | None:
+    """The mean of some values in percent, with an interval from resampled facts.
+
+    One fact alone has no interval; `None` where nothing is left.
+    """
+    if not which.any():
+        return None
+    count = int(which.sum())
+    mine = np.column_stack([np.ones(count, dtype=np.intp), values[which].astype(np.intp)])
+    owner = judged.owner[which]
+    found = bootstrap(
+        mine,
+        lambda sums: 100 * sums[..., 1] / sums[..., 0],
+        clusters=owner,
+        rng=generator("c2gen.profile.bootstrap"),
+    )
+    facts = len(np.unique(owner))
+    low, high = (found.low, found.high) if facts > 1 else (None, None)
+    return {"value": found.value, "low": low, "high": high, "n": count, "facts": facts}
+
+
+def _excerpt(judged: _Judged, persona: Persona) -> dict[str, Any]:
+    """Trained lines of earlier facts: some that the first strategy had right and lost, some others.
+
+    Each fact is shown once before any is shown again, and the labels take turns.
+
+    Returns:
+        `strategies` (the first, and er-res or the second), `lost` of `of` lines, and `lines`.
+    """
+    names = list(judged.said)
+    shown = [names[0], *(["er-res"] if "er-res" in names[1:] else names[1:2])]
+    right = judged.right(names[0])
+    there = np.arange(len(judged.rows))
+    older = judged.since < len(right) - 1
+    had = right[judged.since, there].astype(bool)
+    lost = older & had & ~right[-1].astype(bool)
+    picked = [
+        *_spread(judged, there[lost], _LOST),
+        *_spread(judged, there[older & ~lost], _KEPT),
+    ]
+    lines = []
+    for at in picked:
+        item, fact = persona.items[judged.rows[at]], persona.facts[judged.owner[at]]
+        lines.append(
+            {
+                "line": item.sent1,
+                "fact": fact.text,
+                "facts": fact.stage,
+                "utterance": item.sent2,
+                "gold": item.label,
+                "lost": bool(lost[at]),
+                "answers": {
+                    name: [LABELS[n].value for n in judged.said[name][:, at]] for name in shown
+                },
+            }
+        )
+    return {"strategies": shown, "lost": int(lost.sum()), "of": int(older.sum()), "lines": lines}
+
+
+def _spread(judged: _Judged, places: NDArray[np.intp], count: int) -> list[int]:
+    """Some places, spread over facts and labels."""
+    order = generator("c2gen.profile.excerpt").permutation(len(places))
+    left: list[int] = places[order].tolist()
+    owner, gold = judged.owner.tolist(), judged.gold.tolist()
+    facts: Counter[int] = Counter()
+    labels: Counter[int] = Counter()
+    picked: list[int] = []
+    while left and len(picked) < count:
+        best = min(left, key=lambda at: (facts[owner[at]], labels[gold[at]]))
+        left.remove(best)
+        facts[owner[best]] += 1
+        labels[gold[best]] += 1
+        picked.append(best)
+    return sorted(picked)

@@ -92,11 +92,11 @@ def _fact(
 
 
 PROFILE: tuple[Fact, ...] = (
-    # Work and home.
+    # Work and home, by what I do and what I hope for.
     _fact(
         1,
         "I work as a nurse.",
-        "manage start hope plan refuse decline",
+        "manage start get hope plan want",
         ("Nursing is my job.", "I am employed as a nurse."),
         ("I live close to a hospital.", "I do not own a car."),
         ("Nursing is not my job.", "I do not work as a nurse."),
@@ -104,7 +104,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         1,
         "I walk my dog every morning.",
-        "manage get want intend forget fail",
+        "manage begin get want intend try",
         ("My dog gets a walk from me each morning.", "Every morning I take my dog for a walk."),
         ("My dog is afraid of thunder.", "My dog does not like cats."),
         ("My dog gets no walk from me on some mornings.", "I do not walk my dog every morning."),
@@ -112,7 +112,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         1,
         "I share a flat with my brother.",
-        "begin start hope expect refuse decline",
+        "begin start get hope expect wish",
         ("My brother and I live in one flat.", "My brother lives in the same flat as me."),
         ("My brother is older than me.", "My brother does not cook."),
         ("My brother and I do not live in one flat.", "I share no flat with my brother."),
@@ -120,7 +120,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         1,
         "I cook dinner for my family.",
-        "manage get want plan forget decline",
+        "manage start get want plan try",
         ("I make my family's dinner.", "The dinner of my family is cooked by me."),
         ("My family likes spicy food.", "My family does not eat late."),
         ("I do not make my family's dinner.", "I cook no dinner for my family."),
@@ -128,7 +128,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         1,
         "I save money for a house.",
-        "manage begin hope intend fail refuse",
+        "manage begin start hope intend try",
         ("I put money aside for a house.", "I am saving up for a house."),
         ("Houses are expensive in my town.", "I do not like big houses."),
         ("I put no money aside for a house.", "I do not save money for a house."),
@@ -136,16 +136,16 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         1,
         "I grow tomatoes on my balcony.",
-        "manage start try plan fail forget",
+        "manage begin start try plan wish",
         ("My balcony is where I grow tomatoes.", "I raise tomatoes on the balcony."),
         ("My balcony faces south.", "I do not eat salad."),
         ("My balcony is not where I grow tomatoes.", "I grow no tomatoes on my balcony."),
     ),
-    # Free time.
+    # Free time, by what I hope for and what I refuse.
     _fact(
         2,
         "I play the piano.",
-        "dare start hope want refuse decline",
+        "hope want wish refuse decline fail",
         ("The piano is an instrument that I play.", "I am someone who plays the piano."),
         ("There is a piano in our hall.", "My neighbour does not like music."),
         ("The piano is not an instrument that I play.", "I do not play the piano."),
@@ -153,7 +153,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         2,
         "I sing in a choir.",
-        "dare get wish expect decline refuse",
+        "want wish expect decline refuse fail",
         ("I am a singer in a choir.", "I am one of the voices of a choir."),
         ("A choir meets next door on Mondays.", "My teacher does not sing."),
         ("I am not a singer in a choir.", "I do not sing in a choir."),
@@ -161,23 +161,23 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         2,
         "I swim in the lake at dawn.",
-        "dare manage plan intend fail forget",
+        "plan intend try fail forget refuse",
         ("At dawn I go for a swim in the lake.", "The lake is where I swim at dawn."),
         ("The lake is cold in spring.", "The lake has no island."),
-        ("At dawn I go for no swim in the lake.", "I do not swim in the lake at dawn."),
+        ("At dawn I do not go for a swim in the lake.", "I do not swim in the lake at dawn."),
     ),
     _fact(
         2,
         "I learn Italian.",
-        "begin get hope try fail refuse",
+        "hope try plan fail refuse decline",
         ("Italian is a language that I am learning.", "I study Italian."),
-        ("My grandmother came from Rome.", "I have no time for travels."),
+        ("My grandmother came from Rome.", "I have no time to travel."),
         ("Italian is not a language that I am learning.", "I do not learn Italian."),
     ),
     _fact(
         2,
         "I read novels in bed.",
-        "get begin want wish forget decline",
+        "want wish intend forget decline fail",
         ("My bed is where I read novels.", "I read novels when I lie in bed."),
         ("My bed stands by the window.", "I do not like short poems."),
         ("My bed is not where I read novels.", "I read no novels in bed."),
@@ -185,16 +185,16 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         2,
         "I take photos of birds.",
-        "manage start try intend fail forget",
-        ("Birds are photographed by me.", "I take pictures of birds."),
+        "try plan expect fail forget refuse",
+        ("Birds are what I photograph.", "I take pictures of birds."),
         ("Many birds visit our garden.", "My camera is not new."),
-        ("Birds are not photographed by me.", "I take no photos of birds."),
+        ("Birds are not what I photograph.", "I take no photos of birds."),
     ),
-    # This year.
+    # This year, by what I refuse and what I do.
     _fact(
         3,
         "I train for a marathon.",
-        "begin manage hope plan decline fail",
+        "decline fail refuse begin manage dare",
         ("I am preparing for a marathon.", "I do my training for a marathon."),
         ("A marathon comes through our town.", "My knee does not hurt."),
         ("I am not preparing for a marathon.", "I do not train for a marathon."),
@@ -202,7 +202,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         3,
         "I eat meat on Sundays.",
-        "get start want expect refuse decline",
+        "refuse decline fail get start begin",
         ("On Sundays I have meat.", "My Sunday food includes meat."),
         ("My uncle is a butcher.", "I do not like fish."),
         ("On Sundays I have no meat.", "I do not eat meat on Sundays."),
@@ -210,7 +210,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         3,
         "I call my mother every week.",
-        "manage get try intend forget fail",
+        "forget fail refuse manage get begin",
         ("My mother gets a call from me each week.", "Every week I phone my mother."),
         ("My mother lives by the sea.", "My mother does not own a computer."),
         ("My mother gets no call from me in some weeks.", "I do not call my mother every week."),
@@ -218,7 +218,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         3,
         "I drive to the office.",
-        "dare begin want expect refuse decline",
+        "refuse decline fail dare begin get",
         ("I go to the office by car.", "I take the car to the office."),
         ("The office is on the third floor.", "The office has no garden."),
         ("I do not go to the office by car.", "I do not drive to the office."),
@@ -226,7 +226,7 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         3,
         "I pay my rent on time.",
-        "manage start hope intend fail forget",
+        "forget fail refuse manage start begin",
         ("I pay the rent when it is due.", "I am punctual with my rent."),
         ("My rent went up in May.", "My landlord is not from here."),
         ("I do not pay the rent when it is due.", "I am not punctual with my rent."),
@@ -234,13 +234,13 @@ PROFILE: tuple[Fact, ...] = (
     _fact(
         3,
         "I teach children to paint.",
-        "get begin wish plan decline refuse",
+        "decline refuse fail get begin start",
         ("Children learn to paint from me.", "I give children painting lessons."),
         ("My daughter likes bright colours.", "I do not sell pictures."),
         ("Children do not learn to paint from me.", "I give children no painting lessons."),
     ),
 )
-"""Eighteen facts in three stages; each has two verbs of each signature, two utterances a label."""
+"""Eighteen facts in three stages, six verbs each; every stage lacks the verbs of one signature."""
 
 
 def persona_of(facts: Sequence[Fact]) -> Persona:
@@ -369,7 +369,7 @@ def _faults(fact: Fact) -> Iterator[str]:
     if not found or found["verb"] in _NO_BASE.split():
         yield f"cannot embed the fact {fact.text!r}; {wanted}"
     elif _DENIED.search(fact.text):
-        yield f"the fact {fact.text!r} is negated; {wanted}; 'I refuse to …' is what verbs add"
+        yield f"the fact {fact.text!r} is negated; {wanted}; verbs such as refuse deny it"
     for lemma in fact.verbs:
         if verb_of(lemma) is None:
             yield f"unknown verb {lemma!r}; wanted {_names(lemma, _LEMMAS)}"
@@ -390,11 +390,12 @@ def _faults(fact: Fact) -> Iterator[str]:
 
 
 def _texts(value: object, name: str, where: str) -> tuple[str, ...]:
-    found = value if isinstance(value, list) else [value]
-    if not found or not all(isinstance(text, str) and text.strip() for text in found):
+    values = value if isinstance(value, list) else [value]
+    found = tuple(text.strip() for text in values if isinstance(text, str))
+    if len(found) < len(values) or not all(found) or not found:
         what = "a list of verbs" if name == "verbs" else "an utterance, or a list of them"
         raise InputError(f"{name} is {value!r}; wanted {what}", where=where)
-    return tuple(text.strip() for text in found)
+    return found
 
 
 def _names(seen: str, names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import typer
 from triaxial.cli import c2gen_options as own
 from triaxial.cli import options
 from triaxial.cli.c2gen_build import build, validate
+from triaxial.cli.c2gen_profile import profile
 from triaxial.cli.console import note, out, print_json, progress
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(build)
 app.command()(validate)
+app.command()(profile)
 
 
 @app.command()

@@ -94,8 +94,8 @@ def _print(console: Console, found: Mapping[str, Any]) -> None:
     base = found["strategies"][0]
     console.print(
         "(…): before these facts were learned; forgotten: points lost since they were, the last "
-        f"stage's left out; less {base}: after the last stage, points; intervals: facts resampled; "
-        "V-only, N-only: the verb's or the utterance's own label as the answer",
+        f"stage's left out; Δ {base}: less '{base}' after the last stage, points; intervals: facts "
+        "resampled; V-only, N-only: the verb's or the utterance's own label as the answer",
         style="dim",
         markup=False,
     )
@@ -116,7 +116,7 @@ def _table(found: Mapping[str, Any], what: str, title: str) -> Table:
         table.add_column(name, justify="right")
     base = found["strategies"][0]
     if len(found["strategies"]) > 1:
-        table.add_column(f"less {base}", justify="right")
+        table.add_column(f"Δ {base}", justify="right")
     table.add_column("n", justify="right")
     rows = [row for row in found["rows"] if row["what"] == what]
     simple = [row for row in found["baselines"] if row["what"] == what]
@@ -153,8 +153,9 @@ def _excerpt(excerpt: Mapping[str, Any], base: str) -> Table:
     from triaxial.cli.c2gen_tables import _table as plain
 
     table = plain(
-        f"Trained lines of earlier facts: first some of the {excerpt['lost']} of {excerpt['of']} "
-        f"that {base} had right and lost, then others; answers after each stage"
+        f"Trained lines of earlier facts, answers after each stage: first some of the "
+        f"{excerpt['lost']} (of {excerpt['of']}) that were right when learned and are lost under "
+        f"'{base}', then others"
     )
     for name in ("S", "the profile says", "an utterance", "gold"):
         table.add_column(name, overflow="fold")
