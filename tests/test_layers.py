@@ -25,12 +25,13 @@ ORDER: dict[tuple[int, str], str] = {
     (3, "c2gen/"): "verbs subjects compose sick items build pseudo streams memory grid hooks "
     "beyond strategies train units persona metrics resample paper analyses stages",
     (3, "temporal/"): "corpus_rows corpus planted dedup splits vocabulary segments train "
-    "perplexity dynamic words resample curves slices emerging change terms drift topics paper "
-    "analyses stages",
+    "perplexity chronology parameters steps updates dynamic tuning words resample curves slices "
+    "emerging change terms drift topics paper analyses stages",
     # The package itself holds the version alone; the command line is one entry.
     (4, ""): "__init__ api/__init__ api/merge_files api/merge_show api/merge_compare "
     "api/merge_predict api/merge "
     "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
+    "api/temporal_ingest api/temporal_corpus api/temporal_evaluate api/temporal_adapt api/temporal "
     "demo cli",
 }
 STORE = {"files", "records", "store", "execute"}  # the first two are the store's own halves
@@ -42,7 +43,11 @@ MAY_USE_TORCH = {
     "c2gen/train",
     "temporal/train",
     "temporal/perplexity",
+    "temporal/parameters",  # dynamic evaluation in four files
+    "temporal/steps",
+    "temporal/updates",
     "temporal/dynamic",
+    "temporal/tuning",
 }
 PLACES = {
     folder + name: (layer, folder, position)

@@ -234,6 +234,24 @@ def test_a_first_stage_without_its_weights_is_trained_again(
 
 
 @pytest.mark.usefixtures("quick_disk")
+def test_the_last_stage_of_one_stream_may_be_in_the_middle_of_another(
+    data: str, grid: Grid, tmp_path: Path
+) -> None:
+    both = replace(plain(grid), streams=("ver-nat", "ver-nat/easy-hard"))
+    table = predicted(data, both, tmp_path)
+    # After the two stages f_vn, f_ve and f_vc; the shared ones are the same rows.
+    stages = dict(table.group_by("stream").agg(pl.col("stage").max()).iter_rows())
+    assert stages == {"ver-nat": 2, "ver-nat/easy-hard": 5}
+    assert predicted(data, replace(both, streams=("ver-nat/easy-hard",)), tmp_path).equals(
+        table.filter(pl.col("stream") == "ver-nat/easy-hard")
+    )
+    # Alone first, its weights are not kept: they are made again where they are needed.
+    alone = predicted(data, plain(grid), tmp_path / "alone")
+    assert predicted(data, both, tmp_path / "alone").equals(table)
+    assert alone.equals(table.filter(pl.col("stream") == "ver-nat"))
+
+
+@pytest.mark.usefixtures("quick_disk")
 def test_damaged_weights_are_named(data: str, grid: Grid, tmp_path: Path) -> None:
     predicted(data, plain(grid), tmp_path)
     (weights,) = tmp_path.glob("*/weights.safetensors")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,14 +157,13 @@ def jobs_of(
             stage = store.stage("c2gen.stage", VERSION, params, inputs)
             if stage.key not in found:
                 check_stage(_data_of(fold, number), strategy, grid.train)
-                last = number == len(fold.stages) - 1
                 found[stage.key] = Job(
                     stage,
                     before,
                     unit,
                     strategy,
                     number,
-                    last,
+                    True,
                     items,
                     needed,
                     grid,
@@ -173,7 +172,10 @@ def jobs_of(
                 )
             chain.append(found[stage.key])
         chains[index] = chain
-    return chains
+    # The last stage of one stream may be in the middle of another.
+    goes_on = {job.stage.key for chain in chains.values() for job in chain[:-1]}
+    found = {key: replace(job, last=key not in goes_on) for key, job in found.items()}
+    return {index: [found[job.stage.key] for job in chain] for index, chain in chains.items()}
 
 
 def run_jobs(chains: Mapping[Any, Sequence[Job]], computing: Computing) -> None:

@@ -15,6 +15,7 @@ from triaxial import __version__
 from triaxial.cli.c2gen import app as c2gen_app
 from triaxial.cli.demo import demo
 from triaxial.cli.merge import app as merge_app
+from triaxial.cli.temporal import app as temporal_app
 from triaxial.cli.train import mlm_app, nli_app
 from triaxial.errors import TriaxialError
 
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(merge_app, name="merge")
 app.add_typer(c2gen_app, name="c2gen")
+app.add_typer(temporal_app, name="temporal")
 app.add_typer(nli_app, name="nli")
 app.add_typer(mlm_app, name="mlm")
 app.command()(demo)
