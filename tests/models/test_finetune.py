@@ -130,7 +130,7 @@ def test_training_used_embeddings_alone_changes_nothing_else(
     def all_of_them(model: Any, *_: object) -> Iterator[np.ndarray]:
         yield np.arange(model.config.vocab_size)
 
-    monkeypatch.setattr(finetune, "_used_embeddings", all_of_them)
+    monkeypatch.setattr(finetune, "used_embeddings", all_of_them)
     train(encoder, tmp_path / "all", options=options)
     used, whole = weights(tmp_path / "used"), weights(tmp_path / "all")
     for name, tensor in used.items():
