@@ -11,7 +11,8 @@ from them and random weights: neither changes what a token costs.
 All ways read the same documents step by step and take turns, in an order that moves on by one from
 repeat to repeat. The learning rate is so small that no score changes: before a figure is printed
 the scores of all ways are compared, and every parameter set does the whole of its work. Memory is
-the peak of a process in which one way alone has run.
+the peak of a process in which one way alone has run. CPU time, with tokenization and tables, stands
+beside the clock's for machines that are shared.
 
 The floor is the least FLOPs that a way needs (counted, see `parameters.Flops`) at the rate of a
 plain matrix product, measured in the same run: the share reached is floor over time. Keys and
@@ -27,6 +28,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -43,9 +45,10 @@ RATE = 1e-12  # of learning: far below the last digit of any weight
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one way: tokens, updates, seconds, counted FLOPs, peak bytes, scores."""
+    """One run of one way: its cost, CPU seconds with tokenization and tables, scores."""
 
     cost: Any
+    processor: float
     log_p: np.ndarray
 
 
@@ -118,9 +121,11 @@ def run(way: str, model: Any, documents: list[Any], rule: str) -> Run:
     if rule == "rms" and way not in ("static", "lora"):  # adapters have the plain rule alone
         options = replace(options, rule="rms", decay=1e-6)
         statistics = gradient_statistics(model, documents[:2], parameters)
+    started = time.process_time()
     shards = list(adapt(model, documents, options, statistics=statistics))
+    processor = time.process_time() - started
     scores = [shard.tables.documents["log_p"].to_numpy() for shard in shards]
-    return Run(total_cost(shard.cost for shard in shards), np.concatenate(scores))
+    return Run(total_cost(shard.cost for shard in shards), processor, np.concatenate(scores))
 
 
 def _report(runs: dict[str, list[Run]], rates: list[float], peaks: dict[str, int]) -> None:
@@ -130,6 +135,7 @@ def _report(runs: dict[str, list[Run]], rates: list[float], peaks: dict[str, int
     print(f"{tokens:,} targets, {runs['all'][0].cost.updates:,} updates\n")
     rows = []
     every = [one.cost.seconds for one in runs["all"]]
+    busy = [one.processor for one in runs["all"]]
     for way, found in runs.items():
         seconds = [one.cost.seconds for one in found]
         # Sides of one repeat stand beside each other: the machine was the same.
@@ -141,13 +147,14 @@ def _report(runs: dict[str, list[Run]], rates: list[float], peaks: dict[str, int
                 f"{found[0].cost.weights:,}" if way != "static" else "0",
                 spread([1e6 * s / tokens for s in seconds], 0),
                 spread(ratios),
+                spread([one.processor / b for one, b in zip(found, busy, strict=True)]),
                 f"{least / runs['all'][0].cost.flops:.2f}",
                 f"{least / tokens / 1e6:.2f}",
                 f"{least / rate / median(seconds):.2f}",
                 f"{peaks[way] / 2**20:,.0f}" if peaks else "",
             ]
         )
-    head = ["medians (least-greatest)", "weights", "µs a token", "of all", "floor of all"]
+    head = ["medians (least-greatest)", "weights", "µs a token", "of all", "CPU of all", "floor"]
     print(table([*head, "MFLOP a token", "share of floor", "peak MiB"], rows))
     static = [one.cost.seconds for one in runs["static"]]
     output = [one.cost.seconds for one in runs["output"]]
