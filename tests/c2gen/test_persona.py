@@ -30,11 +30,14 @@ GOOD: dict[str, Any] = {
 OTHER = {**GOOD, "stage": 2, "fact": "I am at home.", "entailment": "Home is where I am."}
 
 
-def first_ones(count: int) -> list[Fact]:
-    """Facts of stages 1 and 2, `count` each, with the utterances that are trained."""
-    facts = [f for stage in (1, 2) for f in [f for f in PROFILE if f.stage == stage][:count]]
+def planted() -> list[Fact]:
+    """Three facts of each of two stages: said to hold in the first, said not to in the second."""
+    verbs = {1: ("manage", "start", "begin", "hope"), 2: ("refuse", "fail", "decline", "hope")}
+    facts = [f for stage in verbs for f in [f for f in PROFILE if f.stage == stage][:3]]
+    names = [label.value for label in LABELS]
     return [
-        replace(f, **{label.value: getattr(f, label.value)[:1] for label in LABELS}) for f in facts
+        replace(fact, verbs=verbs[fact.stage], **{name: getattr(fact, name)[:1] for name in names})
+        for fact in facts
     ]
 
 
@@ -56,9 +59,9 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     from triaxial.models.tiny import tiny_masked
 
     torch.set_num_threads(1)
-    items = persona_of(first_ones(3)).items
+    items = persona_of(planted()).items
     texts = [text for item in items for text in (item.sent1, item.mid_sent, item.sent2)]
-    return str(tiny_masked(tmp_path_factory.mktemp("persona"), texts, hidden=16, layers=1))
+    return str(tiny_masked(tmp_path_factory.mktemp("persona"), texts, layers=1))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [
         {"stage": f.stage, "fact": f.text, "verbs": list(f.verbs)}
         | {label.value: list(getattr(f, label.value)) for label in LABELS}
-        for f in first_ones(3)
+        for f in planted()
     ]
     return write(tmp_path_factory.mktemp("profile") / "small.jsonl", *rows)
 
@@ -83,14 +86,14 @@ def test_our_profile_is_sound_data() -> None:
     assert Counter(fact.stage for fact in PROFILE) == {1: 6, 2: 6, 3: 6}
     # 18 facts by six verbs by two utterances of three labels; each of the nine types as often.
     assert Counter(item.type for item in persona.items) == dict.fromkeys(TYPES, 72)
-    # Each stage: half of 6 facts by 3 utterances by 6 verbs, the other half is held out.
-    assert [len(rows) for rows in persona.fold.stages] == [54, 54, 54]
-    assert len(persona.fold.probe) == 162
-    # Within a stage the constant answer has two thirds where neutral verbs are, else one third.
+    # Each stage: 6 facts by 3 utterances by two of the three verbs of two signatures.
+    assert [len(rows) for rows in persona.fold.stages] == [72, 72, 72]
+    assert len(persona.fold.probe) == 108
+    # The constant answer has two thirds of a stage where neutral verbs are, else one third.
     neutral = [
         sum(persona.items[row].label == "neutral" for row in rows) for rows in persona.fold.stages
     ]
-    assert neutral == [36, 36, 18]
+    assert neutral == [48, 48, 24]
     # No word alone gives the label away: all three have denials.
     for label in LABELS:
         utterances = [text for fact in PROFILE for text in getattr(fact, label.value)]
@@ -126,11 +129,16 @@ def test_what_is_held_out_was_trained_apart() -> None:
     items, fold = persona.items, persona.fold
     trained = [items[row] for rows in fold.stages for row in rows]
     lines, naturals = {i.sent1 for i in trained}, {(i.mid_sent, i.sent2) for i in trained}
-    composed = {(i.mid_sent, i.sent2, i.veridical_label) for i in trained}
+    composed = {(i.sent1, i.sent2) for i in trained}
     for item in (items[row] for row in fold.probe):
         assert item.sent1 in lines
         assert (item.mid_sent, item.sent2) in naturals
-        assert (item.mid_sent, item.sent2, item.veridical_label) not in composed
+        assert (item.sent1, item.sent2) not in composed
+    # An utterance does not give its label away: what follows or denies is trained with two.
+    labels: dict[tuple[str, str], set[str]] = {}
+    for item in trained:
+        labels.setdefault((item.sent2, item.sick_label), set()).add(item.label)
+    assert {len(found) for (_, natural), found in labels.items() if natural != "neutral"} == {2}
     utterances = {item.sent2 for item in trained}
     assert not utterances & {items[row].sent2 for row in fold.unseen}
     everything = (*fold.test, *fold.probe, *fold.unseen)
@@ -251,24 +259,25 @@ def test_bad_options_are_refused_before_any_training(
 def test_older_facts_are_forgotten_and_a_memory_keeps_them(
     encoder: str, small: Path, tmp_path: Path
 ) -> None:
-    # Planted: stage 1 has verbs that affirm or leave open, stage 2 those that leave open or deny.
-    # Without a remedy the older lines lose what was learned of them; replay keeps more of it.
-    train = TrainOptions(epochs=12, learning_rate=8e-3, batch_size=9)
+    # Planted: what holds in the first stage does not in the second. Without a remedy older lines
+    # are judged by the newer verbs; a memory keeps two thirds of them.
+    train = TrainOptions(epochs=12, learning_rate=5e-3, batch_size=6)
     lost: dict[str, list[float]] = {"none": [], "er-res": []}
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         found = profile(
             encoder,
             Computing(tmp_path),
             file=small,
             strategies=("none", "er-res"),
             train=train,
+            memory=18,
             seed=seed,
         )
         for row in found["rows"]:
             if (row["what"], row["facts"]) == ("learned", 1):
                 assert row["after"]["1"]["value"] > 80  # learned before it is forgotten
                 lost[row["strategy"]].append(row["forgotten"]["value"])
-    assert sum(lost["none"]) / 3 >= sum(lost["er-res"]) / 3 + 10, lost
+    assert sum(lost["none"]) / 2 >= sum(lost["er-res"]) / 2 + 10, lost
     _check_the_figures(found)
 
 
@@ -299,13 +308,11 @@ def _check_the_figures(found: dict[str, Any]) -> None:
         # All strategies share the first stage.
         assert base["after"]["1"] == kept["after"]["1"]
     simple = {(r["what"], r["facts"], r["strategy"]): r["after"] for r in found["baselines"]}
-    # By turns: five of the nine utterances of stage 1 are trained with verbs that leave all open,
-    # four with those that affirm, of which one follows, two are neutral, one denies.
-    # Always neutral: (5 + 2) / 9; the verb's own label: (5 + 1) / 9; the utterance's: 4 + 1 of the
-    # others, as of those five one is neutral.
-    assert simple["learned", 1, "always neutral"]["2"]["value"] == pytest.approx(700 / 9)
-    assert simple["learned", 1, "V-only"]["1"]["value"] == pytest.approx(600 / 9)
-    assert simple["learned", 1, "N-only"]["1"]["value"] == pytest.approx(500 / 9)
+    # Stage 1: 9 utterances by two verbs that affirm and one that leaves open, a third of them of
+    # each natural label. Neutral: 9 + 6; the verb's own label: 9 + 6; the utterance's: 3 + 18.
+    assert simple["learned", 1, "always neutral"]["2"]["value"] == pytest.approx(1500 / 27)
+    assert simple["learned", 1, "V-only"]["1"]["value"] == pytest.approx(1500 / 27)
+    assert simple["learned", 1, "N-only"]["1"]["value"] == pytest.approx(2100 / 27)
     assert simple["bare facts", 0, "always neutral"]["2"]["value"] == pytest.approx(100 / 3)
     assert ("bare facts", 0, "N-only") not in simple
     _check_the_excerpt(found)

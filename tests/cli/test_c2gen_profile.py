@@ -73,7 +73,7 @@ def test_tables_say_what_was_learned_and_forgotten(triax: Triax, arguments: list
     code, out, _ = triax(*arguments, "--strategies", "none,er-res")
     assert code == 0
     for text in (
-        "3 facts in 3 stages, 3 + 3 + 12 lines trained; memory of 1 lines",
+        "3 facts in 3 stages, 6 + 6 + 9 lines trained; memory of 2 lines",
         "learned: lines that were trained",
         "held out: lines whose verb and utterance were trained apart",
         "new words: utterances that were not trained",
@@ -126,8 +126,8 @@ def test_json_files_and_a_second_call(
     [
         (("--strategies", "none,"), "'' is no strategy"),
         (("--strategies", "none", "--memory", "1"), "--memory: no chosen strategy (none) has one"),
-        (("--memory", "4"), "a memory of 4 rows is larger than stage 'facts 1' with 3"),
-        (("--batch-size", "4"), "stage 'facts 1': has 3 items, fewer than a batch of 4"),
+        (("--memory", "7"), "a memory of 7 rows is larger than stage 'facts 1' with 6"),
+        (("--batch-size", "7"), "stage 'facts 1': has 6 items, fewer than a batch of 7"),
         (("--profile", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("--encoder", "/nowhere"), "/nowhere: no such model directory"),
     ],

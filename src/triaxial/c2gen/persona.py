@@ -11,8 +11,9 @@ Source: C²Gen NLI, section 9, names a dialogue agent's profile as a use; it giv
 Choice: an utterance is judged against the line that it is about; to find that line is not tested.
 Choice: all of ours that follow are paraphrases and all that deny are plain denials, so that the
 paper's label is that of logic too: who refuses to play the piano may still make music.
-Choice: each utterance goes untrained with the verbs of one signature, by turns: its line and its
-fact are trained with others, and what the two make together is held out.
+Choice: each utterance goes untrained with one verb of each signature, by turns: its line is trained
+with other utterances and it with other verbs, and what the two make together is held out. No
+utterance gives its label away, as it is trained with two signatures or more.
 """
 
 from __future__ import annotations
@@ -252,15 +253,14 @@ def persona_of(facts: Sequence[Fact]) -> Persona:
     probe: list[int] = []
     unseen: list[int] = []
     for number, fact in enumerate(ordered):
-        signatures = list(dict.fromkeys(verb.signature for verb in _verbs(fact)))
         for place, label in enumerate(LABELS):
-            held_out = signatures[(place + number) % len(signatures)]
+            held_out = _held_out(fact, place + number)
             for wording, utterance in enumerate(getattr(fact, label.value)):
                 name = f"{number + 1}{label.value[0]}{wording + 1}"
                 for verb in _verbs(fact):
                     if wording:
                         unseen.append(len(items))
-                    elif verb.signature == held_out:
+                    elif verb in held_out:
                         probe.append(len(items))
                     else:
                         stages[fact.stage].append(len(items))
@@ -334,6 +334,13 @@ def _verbs(fact: Fact) -> list[Verb]:
     return [verb for lemma in fact.verbs if (verb := verb_of(lemma))]
 
 
+def _held_out(fact: Fact, turn: int) -> list[Verb]:
+    """The verb of each signature whose turn it is, where the fact has several of it."""
+    verbs = _verbs(fact)
+    groups = [[v for v in verbs if v.signature == label] for label in LABELS]
+    return [group[turn % len(group)] for group in groups if len(group) > 1]
+
+
 def _complement(text: str) -> str:
     """What stands after "to": "I am at home." gives "be at home."."""
     found = _SUBJECT.fullmatch(text)
@@ -376,7 +383,7 @@ def _faults(fact: Fact) -> Iterator[str]:
     if len(signatures := {verb.signature for verb in _verbs(fact)}) < 2:
         yield (
             f"its verbs are all {min(signatures)}; wanted verbs of two signatures or more, so that "
-            "one can be held out, such as manage (entailment) and refuse (contradiction)"
+            "the verb counts, such as manage (entailment) and refuse (contradiction)"
         )
     known: dict[str, str] = {}
     for kind, texts in (
