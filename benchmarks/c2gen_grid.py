@@ -38,9 +38,10 @@ from peers.client import Spec, interpreter
 from triaxial.api.c2gen import items_file
 from triaxial.c2gen.grid import Grid, TrainOptions
 from triaxial.c2gen.items import read_items
-from triaxial.c2gen.stages import Computing, jobs_of, predictions_of, run_jobs
+from triaxial.c2gen.stages import jobs_of, predictions_of, run_jobs
 from triaxial.c2gen.streams import Draw
 from triaxial.c2gen.units import units_of
+from triaxial.execute import Computing
 from triaxial.models.tiny import tiny_masked
 
 HERE = Path(__file__).parent

@@ -155,9 +155,9 @@ def _work(options: argparse.Namespace, store: Path) -> Work:
     """The first eligible seeds with their variants, generated into a store that is thrown away."""
     from triaxial.api.merge import GenerateOptions, generate
     from triaxial.api.merge_show import variant_rows
+    from triaxial.execute import Computing
     from triaxial.merge.analyses import VariantIndex, groups_of
     from triaxial.merge.score import DrawOptions
-    from triaxial.merge.stages import Settings
     from triaxial.merge.variants import PRESETS
     from triaxial.nli import read_pairs
 
@@ -166,7 +166,7 @@ def _work(options: argparse.Namespace, store: Path) -> Work:
         (options.mlm,), preset_name=options.preset, preset=PRESETS[options.preset]
     )
     start = time.perf_counter()
-    made = generate(reading, making, Settings(store, device="cpu"))
+    made = generate(reading, making, Computing(store, device="cpu"))
     spent = time.perf_counter() - start
     index = made.index()
     eligible = [p for p in made.pairs if len(index.classes.get(p.id, ())) >= DrawOptions().n]

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "triaxial"
 ORDER: dict[tuple[int, str], str] = {
     (0, ""): "errors text stats",
     (1, ""): "nli_rows nli files records store execute",
-    (2, "models/"): "base batching cross_entropy xl_config xl_layer classifier masked "
+    (2, "models/"): "base batching peak tensors cross_entropy xl_config xl_layer classifier masked "
     "choice endpoint transformer_xl causal_readers causal tagger dropout resume schedule fit "
     "training finetune_masked finetune heads tiny",
     (2, "report/"): "figures page",

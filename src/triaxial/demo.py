@@ -19,7 +19,7 @@ import numpy as np
 from triaxial.api.merge import GenerateOptions, run
 from triaxial.api.merge_files import VariantSet
 from triaxial.api.merge_predict import EvaluateOptions
-from triaxial.merge.stages import Settings
+from triaxial.execute import Computing
 from triaxial.nli import LABELS, Label, Pair, Reading
 from triaxial.stats import generator
 from triaxial.store import digest
@@ -142,7 +142,7 @@ def run_demo(
         reading,
         GenerateOptions(mlm=(str(masked),)),
         EvaluateOptions(models=(str(model),)),
-        Settings(store=directory / "store", progress=told),
+        Computing(store=directory / "store", progress=told),
         directory / "run",
     )
 

@@ -15,16 +15,47 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import TypeVar
 
 from .errors import InputError, TriaxialError
 
-__all__ = ["run"]
+__all__ = ["Computing", "Progress", "run"]
 
+Progress = Callable[[str, int, int], None]  # what, done, in all
 T = TypeVar("T")
 R = TypeVar("R")
 AHEAD = 2  # shards handed out per worker, so that results do not pile up before a slow first one
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """How the work is done, never what comes out.
+
+    Args:
+        store: Directory of stages and caches.
+        device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps`.
+        token_budget: Padded tokens of a batch; `None` for what suits the device.
+        workers: Processes; each has its share of the cores.
+        progress: Told what is being done, how much of it is done, and how much there is.
+    """
+
+    store: Path = Path(".triaxial")
+    device: str = "auto"
+    token_budget: int | None = None
+    workers: int = 1
+    progress: Progress | None = None
+
+    def told(self, what: str) -> Callable[[int, int], None]:
+        """Tells the progress of one kind of work."""
+
+        def tell(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(what, done, total)
+
+        return tell
 
 
 def run(

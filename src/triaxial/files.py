@@ -32,6 +32,7 @@ __all__ = [
     "explained",
     "file_digest",
     "finish_directory",
+    "finished_directory",
     "provenance",
     "read_json",
     "write_bytes_atomic",
@@ -195,6 +196,24 @@ def finish_directory(out: str | Path, facts: Mapping[str, object]) -> None:
     about = {name: claim[name] for name in ("schema", "kind", "key")}
     state = {"complete": True, "files": files, "facts": dict(facts), "older": older}
     write_json(out / MANIFEST, about | state | provenance())
+
+
+def finished_directory(out: str | Path, kind: str, wanted: str) -> dict[str, Any]:
+    """The manifest of a directory that was claimed for `kind` and finished.
+
+    Args:
+        out: The directory.
+        kind: As for `claim_directory`.
+        wanted: What it is not, and what to do: "split; make it with `triax temporal split`".
+
+    Raises:
+        StoreError: It is none, or was not finished.
+    """
+    path = Path(out) / MANIFEST
+    manifest: dict[str, Any] = read_json(path) if path.is_file() else {}
+    if manifest.get("kind") != kind or not manifest.get("complete"):
+        raise StoreError(f"is no finished {wanted}", where=out)
+    return manifest
 
 
 @contextlib.contextmanager

@@ -21,7 +21,17 @@ from pathlib import Path
 from typing import Literal
 
 from triaxial.errors import InputError
-from triaxial.nli_rows import MEND, BadRowError, Columns, ending, file_source, hub_source
+from triaxial.nli_rows import (
+    MEND,
+    BadRowError,
+    Columns,
+    checked_id,
+    checked_text,
+    ending,
+    file_source,
+    hub_source,
+    parse_source,
+)
 
 __all__ = [
     "LABELS",
@@ -119,7 +129,7 @@ def read_pairs(
         InputError: The source, a row or an argument cannot be used; the text says where and why.
     """
     _check_options(columns or {}, on_bad, limit)
-    kind, where = _parse_source(source)
+    kind, where = parse_source(source, _FORMATS)
     meanings = dict(_ALIASES)
     if kind in _REPOSITORIES:
         meanings |= {str(number): label for number, label in enumerate(LABELS)}
@@ -254,20 +264,6 @@ def _label_of_map(seen: str, wanted: str) -> Label:
     return label
 
 
-def _parse_source(source: str) -> tuple[str, str]:
-    kind, _, where = source.partition(":")
-    if kind in _FORMATS:
-        return kind, where
-    shape = ending(Path(source))
-    if shape in ("jsonl", "csv", "tsv", "parquet"):
-        return shape, source
-    raise InputError(
-        f"the name does not say the format; write FORMAT:{source} with FORMAT one of "
-        f"{', '.join(_FORMATS)}, or a path that ends in .jsonl, .csv, .tsv or .parquet",
-        where=source,
-    )
-
-
 def _roles(kind: str, on_hub: bool) -> dict[str, str]:
     """The format's own columns by role. Source: the files of SICK, SNLI 1.0 and MultiNLI 1.0."""
     names = _ROLES
@@ -305,24 +301,11 @@ def _pair(
     label = _label(row[roles["label"]], meanings)
     identity = row.get(roles["id"], number)
     return Pair(
-        # Whole numbers have one spelling; 1.0 and 1e3 have several.
-        str(identity) if type(identity) is int else _text(identity, "id"),
-        _text(row[roles["premise"]], "premise"),
-        _text(row[roles["hypothesis"]], "hypothesis"),
+        checked_id(identity),
+        checked_text(row[roles["premise"]], "premise"),
+        checked_text(row[roles["hypothesis"]], "hypothesis"),
         label,
     )
-
-
-def _text(value: object, role: str) -> str:
-    if not isinstance(value, str):
-        seen = "null" if value is None else f"a {type(value).__name__}"
-        raise BadRowError(f"{role} not text", f"the {role} is {seen}, not text; {MEND}")
-    if not value.strip():
-        raise BadRowError(f"empty {role}", f"the {role} is empty; {MEND}")
-    if (half := re.search("[\ud800-\udfff]", value)) is not None:
-        seen = f"half a character, {half.group()!a}"
-        raise BadRowError(f"{role} not text", f"the {role} has {seen}; {MEND}")
-    return value
 
 
 def _label(value: object, meanings: Mapping[str, Label]) -> Label:

@@ -17,6 +17,7 @@ import json
 import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -29,9 +30,13 @@ __all__ = [
     "Columns",
     "Rows",
     "Source",
+    "checked_id",
+    "checked_text",
     "ending",
     "file_source",
     "hub_source",
+    "parse_source",
+    "whole_rows",
 ]
 
 MEND = "mend the row, or drop bad rows with --on-bad drop"
@@ -310,3 +315,62 @@ def _folder_digest(folder: Path) -> str:
         if path.is_file() and not any(part.startswith(".") for part in inside.parts):
             total.update(f"{inside.as_posix()}\0{_digest(path)}\n".encode())
     return total.hexdigest()
+
+
+def parse_source(source: str, formats: Sequence[str]) -> tuple[str, str]:
+    """Format and place of `FORMAT:WHERE`, or of a path whose ending says the format.
+
+    Raises:
+        InputError: Neither says the format.
+    """
+    kind, _, where = source.partition(":")
+    if kind in formats:
+        return kind, where
+    shape = ending(Path(source))
+    if shape in ("jsonl", "csv", "tsv", "parquet"):
+        return shape, source
+    raise InputError(
+        f"the name does not say the format; write FORMAT:{source} with FORMAT one of "
+        f"{', '.join(formats)}, or a path that ends in .jsonl, .csv, .tsv or .parquet",
+        where=source,
+    )
+
+
+def checked_text(value: object, role: str) -> str:
+    """A value of a row that must be text, byte-identical.
+
+    Raises:
+        BadRowError: It is no text, has no character but blanks, or half a character.
+    """
+    if not isinstance(value, str):
+        seen = "null" if value is None else f"a {type(value).__name__}"
+        raise BadRowError(f"{role} not text", f"the {role} is {seen}, not text; {MEND}")
+    if not value.strip():
+        raise BadRowError(f"empty {role}", f"the {role} is empty; {MEND}")
+    if not value.isascii() and (half := re.search("[\ud800-\udfff]", value)) is not None:
+        seen = f"half a character, {half.group()!a}"
+        raise BadRowError(f"{role} not text", f"the {role} has {seen}; {MEND}")
+    return value
+
+
+def checked_id(value: object) -> str:
+    """A row's id: text, or a whole number, which has one spelling; 1.0 and 1e3 have several.
+
+    Raises:
+        BadRowError: It is neither.
+    """
+    return str(value) if type(value) is int else checked_text(value, "id")
+
+
+def whole_rows(read: Source, path: str | Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Place and content of every row of a file in which no row may be bad.
+
+    Raises:
+        InputError: A row is bad.
+    """
+    with closing(read.rows) as rows:
+        for number, row in enumerate(rows, 1):
+            where = f"{path}:{number}"
+            if isinstance(row, BadRowError):
+                raise InputError(row.message.replace(MEND, "mend the row"), where=where)
+            yield where, row

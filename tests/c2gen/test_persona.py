@@ -14,9 +14,9 @@ from triaxial.api.c2gen_profile import WHAT, profile, read_profile
 from triaxial.c2gen.grid import TrainOptions
 from triaxial.c2gen.items import validate_items
 from triaxial.c2gen.persona import PROFILE, VERBS_OF_A_FACT, Fact, check_facts, persona_of
-from triaxial.c2gen.stages import Computing
 from triaxial.c2gen.verbs import TYPES, VERBS
 from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.models import resume
 from triaxial.nli import LABELS
 

@@ -20,11 +20,12 @@ from triaxial.c2gen import train
 from triaxial.c2gen.compose import Item
 from triaxial.c2gen.grid import Grid, TrainOptions
 from triaxial.c2gen.items import read_items
-from triaxial.c2gen.stages import Computing, jobs_of, predictions_of, run_jobs, vectors_of
+from triaxial.c2gen.stages import jobs_of, predictions_of, run_jobs, vectors_of
 from triaxial.c2gen.strategies import STRATEGIES
 from triaxial.c2gen.streams import Draw
 from triaxial.c2gen.units import units_of
 from triaxial.errors import InputError, StoreError
+from triaxial.execute import Computing
 from triaxial.models import resume
 from triaxial.store import table_of, write_jsonl
 

@@ -312,15 +312,18 @@ def test_fisher_is_the_mean_of_squared_gradients(at: At) -> None:
 
 
 def test_averaging_ends_between_before_and_after(at: At) -> None:
+    strategy = WeightAverage(average_weight=0.25)
     before = at.learner.weights()
+    at = replace(at, state=strategy.start(at))
     with torch.no_grad():
         for weight in weights_of(at):
             weight += 0.4
-    WeightAverage(average_weight=0.25).finish(at, before)
+    strategy.finish(at)
     after = at.learner.weights()
     assert all(torch.allclose(after[n], before[n] + 0.1, atol=1e-6) for n in before)
     moved = at.learner.weights()
-    WeightAverage().finish(replace(at, earlier=()), before)
+    first = replace(at, earlier=())
+    WeightAverage().finish(replace(first, state=WeightAverage().start(first)))
     assert all(torch.equal(moved[n], w) for n, w in at.learner.weights().items())
 
 

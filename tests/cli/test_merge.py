@@ -206,13 +206,13 @@ def test_show_and_funnel_agree(small, tmp_path, triax) -> None:
     """The candidates of `show`, over all seeds, are those that the funnel counts."""
     from triaxial.api.merge_files import read_set
     from triaxial.api.merge_show import rejected
-    from triaxial.merge.stages import Settings
+    from triaxial.execute import Computing
 
     assert triax(*arguments(small, tmp_path, "run", "--limit", 5))[0] == 0
     made = read_set(tmp_path / "run")
     counts: dict[str, int] = {}
     for pair in made.pairs:
-        for row in rejected(made, pair.id, Settings(store=tmp_path / "store", device="cpu")):
+        for row in rejected(made, pair.id, Computing(store=tmp_path / "store", device="cpu")):
             if row["fate"] != "not_a_word":  # shown as one number
                 counts[row["fate"]] = counts.get(row["fate"], 0) + len(row["candidates"])
     funnel = made.funnel.filter(
@@ -416,7 +416,7 @@ def test_any_object_that_predicts_is_a_model(finished) -> None:
     from triaxial.api.merge_files import read_set
     from triaxial.api.merge_predict import EvaluateOptions, evaluate
     from triaxial.errors import InputError
-    from triaxial.merge.stages import Settings
+    from triaxial.execute import Computing
 
     class Always:
         """Says entailment, and counts what it is asked."""
@@ -431,11 +431,11 @@ def test_any_object_that_predicts_is_a_model(finished) -> None:
 
     made, model = read_set(finished / "run"), Always()
     options = EvaluateOptions(models=(model,))
-    predictions, facts = evaluate(made, options, Settings())
+    predictions, facts = evaluate(made, options, Computing())
     metrics = score(made, predictions, options.draw, facts["models"])
     own = metrics["models"]["always"]["all"]["all"]
     assert own["sv"] == metrics["baselines"]["always entailment"]["all"]["all"]["sv"]
     assert 0 < model.asked <= len(predictions)
     model.predict = lambda pairs: np.zeros((len(pairs), 2))
     with pytest.raises(InputError, match=r"predict gave an array of shape \(\d+, 2\)"):
-        evaluate(made, options, Settings())
+        evaluate(made, options, Computing())

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from triaxial.errors import InputError, StoreError
+from triaxial.models import peak
 from triaxial.models.base import hardware
 from triaxial.models.causal import CausalLM, load_causal
 from triaxial.models.fit import FitOptions
 from triaxial.models.tiny import tiny_causal
 from triaxial.models.transformer_xl import TransformerXL
 from triaxial.models.xl_config import XLConfig, flops_per_token
-from triaxial.temporal import dynamic
 from triaxial.temporal.chronology import Chronology
 from triaxial.temporal.corpus import Document, month_of
 from triaxial.temporal.dynamic import (
@@ -794,5 +794,5 @@ def test_layers_that_cannot_be_found() -> None:
 
 def test_peak_memory_is_told(model: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(adapt(model("xl"), FEW[:1], SGD)).cost.peak_bytes > 2**26
-    monkeypatch.setattr(dynamic, "Path", lambda _: Path("/no/such/file"))
+    monkeypatch.setattr(peak, "Path", lambda _: Path("/no/such/file"))
     assert next(adapt(model("xl"), FEW[:1], SGD)).cost.peak_bytes == 0

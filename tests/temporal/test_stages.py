@@ -27,6 +27,7 @@ from triaxial.api.temporal_corpus import (
 from triaxial.api.temporal_evaluate import EvaluateOptions, evaluate, read_evaluation
 from triaxial.api.temporal_ingest import ReadOptions, ingest
 from triaxial.errors import InputError, StoreError
+from triaxial.execute import Computing
 from triaxial.models.fit import FitOptions
 from triaxial.models.xl_config import XLConfig
 from triaxial.store import read_json
@@ -35,7 +36,7 @@ from triaxial.temporal.analyses import SummaryOptions
 from triaxial.temporal.corpus import CorpusOptions, Document
 from triaxial.temporal.planted import PlantOptions
 from triaxial.temporal.splits import SplitOptions, make_splits
-from triaxial.temporal.stages import Computing, open_corpus, tags_of, training_words
+from triaxial.temporal.stages import open_corpus, tags_of, training_words
 from triaxial.temporal.topics import TopicOptions
 from triaxial.temporal.train import TrainOptions
 from triaxial.temporal.vocabulary import VocabularyOptions

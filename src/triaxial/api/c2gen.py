@@ -25,22 +25,16 @@ from triaxial.c2gen.analyses import (
 )
 from triaxial.c2gen.grid import Grid
 from triaxial.c2gen.items import check_items, read_items
-from triaxial.c2gen.stages import (
-    Computing,
-    Job,
-    jobs_of,
-    predictions_of,
-    run_jobs,
-    vectors_of,
-)
+from triaxial.c2gen.stages import Job, jobs_of, predictions_of, run_jobs, vectors_of
 from triaxial.c2gen.units import Unit, units_of
-from triaxial.errors import InputError, StoreError
+from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.store import (
     claim_directory,
     digest,
     file_digest,
     finish_directory,
-    read_json,
+    finished_directory,
     read_table,
     write_json,
     write_table,
@@ -197,11 +191,8 @@ def _costs(costs: pl.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _read(out: Path) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, Any]]:
-    manifest = out / "manifest.json"
-    found = read_json(manifest) if manifest.is_file() else {}
-    if found.get("kind") != RUN or not found.get("complete"):
-        message = "is no finished run of `triax c2gen run`; name its --out directory"
-        raise StoreError(message, where=out)
+    wanted = "run of `triax c2gen run`; name its --out directory"
+    found = finished_directory(out, RUN, wanted)
     tables = (read_table(out / name) for name in ("predictions.parquet", "costs.parquet"))
     return *tables, found["facts"]
 

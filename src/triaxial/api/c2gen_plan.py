@@ -9,7 +9,8 @@ from typing import Any
 from triaxial.api.c2gen import dropped_of, prepared
 from triaxial.c2gen.grid import Grid
 from triaxial.c2gen.items import read_items
-from triaxial.c2gen.stages import Computing, Job
+from triaxial.c2gen.stages import Job
+from triaxial.execute import Computing
 from triaxial.models.base import (
     load_config,
     load_tokenizer,

@@ -22,9 +22,10 @@ import numpy as np
 from triaxial.c2gen.compose import Item
 from triaxial.c2gen.grid import Grid, TrainOptions
 from triaxial.c2gen.persona import PROFILE, Fact, Persona, check_facts, fact_of, persona_of
-from triaxial.c2gen.stages import Computing, jobs_of, predictions_of, run_jobs
+from triaxial.c2gen.stages import jobs_of, predictions_of, run_jobs
 from triaxial.c2gen.units import Unit
 from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.nli import LABELS
 from triaxial.nli_rows import MEND, BadRowError, Columns, file_source
 from triaxial.stats import bootstrap, generator

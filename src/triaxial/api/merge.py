@@ -25,6 +25,7 @@ from triaxial.api.merge_files import (
 )
 from triaxial.api.merge_predict import EvaluateOptions, evaluate, run_key
 from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.merge.analyses import (
     Group,
     Predictions,
@@ -36,14 +37,7 @@ from triaxial.merge.analyses import (
 from triaxial.merge.gate import signature
 from triaxial.merge.lexicon import WordNet, find_wordnet
 from triaxial.merge.score import GRID, DrawOptions, Scores
-from triaxial.merge.stages import (
-    Clock,
-    Settings,
-    masked_sources,
-    refuse_marks,
-    seeds_of,
-    variants,
-)
+from triaxial.merge.stages import Clock, masked_sources, refuse_marks, seeds_of, variants
 from triaxial.merge.variants import PRESETS, Preset
 from triaxial.nli import LABELS, Pair, Reading
 from triaxial.store import claim_directory
@@ -87,7 +81,7 @@ class GenerateOptions:
     on_bad: Literal["refuse", "drop"] = "refuse"
 
 
-def generate(reading: Reading, options: GenerateOptions, settings: Settings) -> VariantSet:
+def generate(reading: Reading, options: GenerateOptions, settings: Computing) -> VariantSet:
     """The variants of all seeds.
 
     Raises:
@@ -181,7 +175,7 @@ def run(
     reading: Reading,
     generating: GenerateOptions,
     evaluating: EvaluateOptions,
-    settings: Settings,
+    settings: Computing,
     out: Path,
     *,
     overwrite: bool = False,

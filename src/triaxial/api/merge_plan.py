@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from triaxial.api.merge import GenerateOptions, without_marks
+from triaxial.execute import Computing
 from triaxial.merge.queries import ask
-from triaxial.merge.stages import Clock, Settings, masked_sources, seeds_of
+from triaxial.merge.stages import Clock, masked_sources, seeds_of
 from triaxial.merge.variants import slots_of
 from triaxial.models.base import hardware, measured_rate, token_flops
 from triaxial.nli import Reading
@@ -43,7 +44,7 @@ class MaskedPlan:
     seconds: float
 
 
-def plan(reading: Reading, options: GenerateOptions, settings: Settings) -> dict[str, Any]:
+def plan(reading: Reading, options: GenerateOptions, settings: Computing) -> dict[str, Any]:
     """Counts and times of `generate`, as plain values."""
     sources = masked_sources(options.mlm, options.mlm_precision, options.preset.propose.k, settings)
     pairs, dropped = without_marks(reading, sources, options.on_bad)

@@ -11,10 +11,11 @@ import numpy as np
 
 from triaxial.api.merge_files import VariantSet
 from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.merge.analyses import groups_of
 from triaxial.merge.filters import variant_texts
 from triaxial.merge.score import DrawOptions
-from triaxial.merge.stages import Clock, Settings, labels_of, predict
+from triaxial.merge.stages import Clock, labels_of, predict
 from triaxial.nli import LABELS, read_labels
 from triaxial.store import digest, file_digest
 
@@ -46,7 +47,7 @@ class EvaluateOptions:
 
 
 def evaluate(
-    made: VariantSet, options: EvaluateOptions, settings: Settings
+    made: VariantSet, options: EvaluateOptions, settings: Computing
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The predictions of every model on the seeds and drawn variants, and what is known of them.
 
@@ -83,7 +84,7 @@ def evaluate(
     return table, {"models": facts, "work": {"classifier": work, "seconds": clock.seconds}}
 
 
-def run_key(made_key: str, options: EvaluateOptions, settings: Settings) -> str:
+def run_key(made_key: str, options: EvaluateOptions, settings: Computing) -> str:
     """What names a run: its set, its models and its draws."""
     models = [_fingerprint(name, options, settings) for name in options.models]
     return digest({"set": made_key, "models": models, "draw": asdict(options.draw)})
@@ -147,7 +148,7 @@ def _items(made: VariantSet, draw: DrawOptions) -> _Items:
 
 
 def _predicted(
-    name: str, items: _Items, options: EvaluateOptions, settings: Settings, clock: Clock
+    name: str, items: _Items, options: EvaluateOptions, settings: Computing, clock: Clock
 ) -> tuple[pl.DataFrame, dict[str, Any], dict[str, int]]:
     found: dict[str, Any] = {}
 
@@ -223,7 +224,7 @@ def _labels_for(name: str, options: EvaluateOptions) -> Mapping[str, str] | None
 
 
 def _fingerprint(
-    name: str | NliModel, options: EvaluateOptions, settings: Settings
+    name: str | NliModel, options: EvaluateOptions, settings: Computing
 ) -> dict[str, str]:
     if not isinstance(name, str):
         return dict(name.fingerprint)

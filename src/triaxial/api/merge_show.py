@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from triaxial.api.merge_files import RATINGS, VariantSet, read_set
 from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.merge.filters import (
     KEPT,
     FilterOptions,
@@ -21,7 +22,7 @@ from triaxial.merge.lexicon import WordNet, find_wordnet
 from triaxial.merge.propose import REASONS, ProposeOptions
 from triaxial.merge.queries import judge_slots
 from triaxial.merge.ratings import Item, Ratings, rate, read_sheet, sheet
-from triaxial.merge.stages import Settings, masked_sources
+from triaxial.merge.stages import masked_sources
 from triaxial.merge.targets import TargetOptions, tagged_seeds
 from triaxial.merge.variants import Preset, slots_of
 from triaxial.models.tagger import load_tagger
@@ -106,7 +107,7 @@ def seed_view(made: VariantSet, predictions: pl.DataFrame | None, seed: str) -> 
     return SeedView(pair, labels.get(-1, {}), rows)
 
 
-def rejected(made: VariantSet, seed: str, settings: Settings) -> list[dict[str, Any]]:
+def rejected(made: VariantSet, seed: str, settings: Computing) -> list[dict[str, Any]]:
     """What became of every candidate of a seed that is no variant, from the store alone.
 
     The masked LMs' answers are read from the cache; no model is loaded.

@@ -17,6 +17,7 @@ from triaxial import __version__
 from triaxial.api.temporal_corpus import SplitSet, read_split
 from triaxial.api.temporal_evaluate import EvaluationSet, read_evaluation
 from triaxial.errors import InputError, StoreError
+from triaxial.execute import Computing
 from triaxial.models.tagger import load_tagger
 from triaxial.store import claim_directory, digest, finish_directory, write_json
 from triaxial.temporal.analyses import SummaryOptions, signature, summarize
@@ -24,7 +25,6 @@ from triaxial.temporal.corpus import month_name
 from triaxial.temporal.drift import Costs
 from triaxial.temporal.splits import TIME_STRATIFIED, cutoff
 from triaxial.temporal.stages import (
-    Computing,
     Corpus,
     open_corpus,
     tags_of,

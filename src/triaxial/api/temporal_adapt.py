@@ -27,6 +27,7 @@ from triaxial.api.temporal_evaluate import (
     write_evaluation,
 )
 from triaxial.errors import InputError, StoreError
+from triaxial.execute import Computing
 from triaxial.stats import generator
 from triaxial.store import (
     Stage,
@@ -36,7 +37,7 @@ from triaxial.store import (
     read_json,
     write_json,
 )
-from triaxial.temporal.stages import Computing, in_order, picked_by_month
+from triaxial.temporal.stages import in_order, picked_by_month
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,11 +16,12 @@ from typing import Any
 
 from triaxial import __version__
 from triaxial.errors import InputError, StoreError
+from triaxial.execute import Computing
 from triaxial.store import (
     claim_directory,
     digest,
     finish_directory,
-    read_json,
+    finished_directory,
     read_table,
     table_of,
     write_bytes_atomic,
@@ -39,7 +40,7 @@ from triaxial.temporal.splits import (
     time_stratified,
     validate_splits,
 )
-from triaxial.temporal.stages import Computing, Corpus, open_corpus
+from triaxial.temporal.stages import Corpus, open_corpus
 
 __all__ = [
     "SPLIT",
@@ -188,10 +189,7 @@ def read_split(directory: str | Path) -> SplitSet:
         StoreError: It is none, or was not finished.
     """
     path = Path(directory).expanduser()
-    manifest = read_json(path / "manifest.json") if (path / "manifest.json").is_file() else {}
-    if manifest.get("kind") != SPLIT or not manifest.get("complete"):
-        message = "is no finished split; make it with `triax temporal split`"
-        raise StoreError(message, where=path)
+    manifest = finished_directory(path, SPLIT, "split; make it with `triax temporal split`")
     facts = manifest["facts"]
     table = read_table(path / "splits.parquet")
     splits = {}

@@ -19,18 +19,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from triaxial import __version__
 from triaxial.api.temporal_corpus import SplitSet, read_split
-from triaxial.errors import InputError, StoreError
+from triaxial.errors import InputError
+from triaxial.execute import Computing
+from triaxial.models.peak import peak_bytes
 from triaxial.store import (
     claim_directory,
     digest,
     finish_directory,
+    finished_directory,
     read_json,
     read_table,
     write_json,
     write_table,
 )
 from triaxial.temporal.splits import CONTROL, TIME_STRATIFIED
-from triaxial.temporal.stages import Computing, Corpus, open_corpus, score_documents
+from triaxial.temporal.stages import Corpus, open_corpus, score_documents
 from triaxial.temporal.vocabulary import FACTS, read_vocabulary, trained_ids
 from triaxial.temporal.words import Evaluation
 
@@ -149,7 +152,8 @@ def evaluate(
     if finished(out):
         return read_evaluation(out)
     words, documents, cost = score_documents(subject.model, subject.corpus, computing)
-    cost |= {"flops": _flops(subject.model, cost["pieces"]), "peak_mib": _peak_mib()}
+    peak = peak_bytes()
+    cost |= {"flops": _flops(subject.model, cost["pieces"]), "peak_mib": peak and peak / 2**20}
     return write_evaluation(out, words, documents, {**subject.about, "cost": cost})
 
 
@@ -235,10 +239,9 @@ def read_evaluation(directory: str | Path) -> EvaluationSet:
         StoreError: It is none, or was not finished.
     """
     path = Path(directory).expanduser()
-    manifest = read_json(path / "manifest.json") if (path / "manifest.json").is_file() else {}
-    if manifest.get("kind") != EVALUATION or not manifest.get("complete"):
-        message = "is no finished evaluation; make it with `triax temporal evaluate`"
-        raise StoreError(message, where=path)
+    manifest = finished_directory(
+        path, EVALUATION, "evaluation; make it with `triax temporal evaluate`"
+    )
     facts = read_json(path / "evaluation.json")
     fields = ("model", "setup", "size", "adaptation", "tokenizer", "context", "precision")
     evaluation = Evaluation(
@@ -337,13 +340,3 @@ def _flops(model: CausalLM, pieces: int) -> float | None:
     if not isinstance(config, XLConfig):
         return None
     return pieces * flops_per_token(config, model.facts["memory"])[0]
-
-
-def _peak_mib() -> float | None:
-    """The most memory that this process held, where the system tells."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    found = [line.split()[1] for line in lines if line.startswith("VmHWM")]
-    return int(found[0]) / 1024 if found else None

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from triaxial import __version__, execute
 from triaxial.errors import InputError
+from triaxial.execute import Computing
 from triaxial.nli_rows import Columns, hub_source
 from triaxial.store import (
     Stage,
@@ -54,7 +55,7 @@ from triaxial.temporal.dedup import (
     near_duplicates,
     only_language,
 )
-from triaxial.temporal.stages import CORPUS, Computing
+from triaxial.temporal.stages import CORPUS
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,15 +6,15 @@ averaging).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 
-from triaxial.c2gen.hooks import At, Finetuning, check_setting, kept, matched, merged
-from triaxial.c2gen.memory import Memory, drawn, reservoir
+from triaxial.c2gen.hooks import At, Finetuning, Rehearsal, check_setting, kept, matched, merged
+from triaxial.c2gen.memory import Memory, drawn
 from triaxial.models.heads import Terms
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["Der", "Ewc", "WeightAverage"]
 
 
 @dataclass(frozen=True, slots=True)
-class Der(Finetuning):
+class Der(Rehearsal):
     """Dark experience replay (DER++): memory rows keep the logits that they entered with.
 
     Args:
@@ -35,20 +35,17 @@ class Der(Finetuning):
     """
 
     name: ClassVar[str] = "der"
-    memory: int = 100
-    replay_batch: int = 0
     der_alpha: float = 0.5
     der_beta: float = 0.5
 
     def __post_init__(self) -> None:
-        check_setting(self, "memory", self.memory >= 1, "at least 1")
-        check_setting(self, "replay_batch", self.replay_batch >= 0, "0 or more")
+        Rehearsal.__post_init__(self)
         check_setting(self, "der_alpha", self.der_alpha > 0, "above 0")
         check_setting(self, "der_beta", self.der_beta >= 0, "0 or more")
 
     def start(self, at: At) -> dict[str, torch.Tensor]:
         """Logits of what entered in the last stage; of older rows those that they came with."""
-        held = reservoir(at.earlier, self.memory, at.seed)
+        held = self.held(at, 0)
         if not len(held):
             return {}
         logits = at.logits(held.rows)
@@ -69,14 +66,6 @@ class Der(Finetuning):
         if self.der_beta:
             parts.append(at.learn(rows, self.der_beta / len(rows)))
         return merged(Terms.join(parts))
-
-    def cost(self, batch_size: int) -> float:
-        """Batch and memory rows."""
-        return batch_size + (self.replay_batch or batch_size)
-
-    def memory_size(self) -> int:
-        """Rows kept."""
-        return self.memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +144,13 @@ class WeightAverage(Finetuning):
         rule = "above 0 and at most 1"
         check_setting(self, "average_weight", 0 < self.average_weight <= 1, rule)
 
-    def finish(self, at: At, before: Mapping[str, torch.Tensor]) -> None:
+    def start(self, at: At) -> dict[str, torch.Tensor]:
+        """The weights before a stage, but for the first."""
+        return at.learner.weights() if at.earlier else {}
+
+    def finish(self, at: At) -> None:
         """Average, after every stage but the first."""
-        if not at.earlier:
-            return
         with torch.no_grad():
             for name, weight in at.learner.model.named_parameters():
-                if weight.requires_grad:
-                    weight.lerp_(before[name].to(weight.device), 1 - self.average_weight)
+                if name in at.state:
+                    weight.lerp_(at.state[name].to(weight.device), 1 - self.average_weight)

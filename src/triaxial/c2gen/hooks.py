@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from triaxial.c2gen.memory import Memory, drawn
+from triaxial.c2gen.memory import Memory, drawn, reservoir
 from triaxial.errors import InputError
 from triaxial.models.heads import Learner, Terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HEADS", "At", "Finetuning", "Strategy", "check_setting", "kept", "matched", "merged"]
+__all__ = ["HEADS", "At", "Finetuning", "Rehearsal", "check_setting", "kept", "matched", "merged"]
 
 HEADS = 3  # veridical, natural, composed: the order of an item's pairs
 
@@ -116,8 +116,8 @@ class Finetuning:
     ) -> None:
         """Called with the gradients of `terms`, before the update."""
 
-    def finish(self, at: At, before: Mapping[str, torch.Tensor]) -> None:
-        """Called after a stage with the weights from before it; may change the model."""
+    def finish(self, at: At) -> None:
+        """Called after a stage; may change the model."""
 
     def cost(self, batch_size: int) -> float:
         """Items a step computes forward and backward; a forward alone counts a third."""
@@ -132,7 +132,38 @@ class Finetuning:
         return False
 
 
-Strategy = Finetuning
+@dataclass(frozen=True, slots=True)
+class Rehearsal(Finetuning):
+    """What all strategies with a memory share; no strategy of its own.
+
+    Args:
+        memory: Rows kept.
+        replay_batch: Rows taken from it in a step; 0 for as many as the batch has.
+    """
+
+    memory: int = 100
+    replay_batch: int = 0
+
+    def __post_init__(self) -> None:
+        check_setting(self, "memory", self.memory >= 1, "at least 1")
+        check_setting(self, "replay_batch", self.replay_batch >= 0, "0 or more")
+
+    def held(self, at: At, step: int) -> Memory:
+        """What the memory holds at a step: by default, a reservoir of the earlier stages."""
+        return reservoir(at.earlier, self.memory, at.seed)
+
+    def replayed(self, at: At, step: int) -> NDArray[np.intp]:
+        """Items taken from it in a step."""
+        count = self.replay_batch or at.batch_size
+        return drawn(self.held(at, step), count, at.seed, at.number, step)
+
+    def cost(self, batch_size: int) -> float:
+        """Batch and memory rows."""
+        return batch_size + (self.replay_batch or batch_size)
+
+    def memory_size(self) -> int:
+        """Rows kept."""
+        return self.memory
 
 
 def kept(rows: NDArray[np.intp], logits: NDArray[np.float32]) -> dict[str, torch.Tensor]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from triaxial.c2gen.verbs import (
 )
 from triaxial.errors import InputError
 from triaxial.nli import LABELS, Label
-from triaxial.nli_rows import MEND, BadRowError, Columns, file_source
+from triaxial.nli_rows import Columns, file_source, whole_rows
 from triaxial.text import fold, words
 
 __all__ = ["PARTS", "check_items", "forms_of", "read_items", "validate_items", "verb_places"]
@@ -50,13 +49,7 @@ def read_items(path: str | Path) -> list[Item]:
             `check_items`.
     """
     read = file_source(Path(path), "jsonl", Columns((), "id"))
-    items = []
-    with closing(read.rows) as rows:
-        for number, row in enumerate(rows, 1):
-            where = f"{path}:{number}"
-            if isinstance(row, BadRowError):
-                raise InputError(row.message.replace(MEND, "mend the row"), where=where)
-            items.append(_read_item(row, where))
+    items = [_read_item(row, where) for where, row in whole_rows(read, path)]
     if not items:
         raise InputError("holds no item; check the file", where=path)
     return items

@@ -6,13 +6,12 @@ Source: Marelli et al., LREC 2014; the columns `entailment_AB` and `entailment_B
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from triaxial.errors import InputError
 from triaxial.nli import LABELS, Label
-from triaxial.nli_rows import MEND, BadRowError, Columns, file_source
+from triaxial.nli_rows import Columns, file_source, whole_rows
 
 __all__ = ["DirectedPair", "read_sick"]
 
@@ -42,18 +41,14 @@ def read_sick(path: str | Path) -> tuple[list[DirectedPair], str]:
     """
     read = file_source(Path(path), "tsv", Columns((), "pair_ID"))
     pairs = []
-    with closing(read.rows) as rows:
-        for number, row in enumerate(rows, 1):
-            where = f"{path}:{number}"
-            if isinstance(row, BadRowError):
-                raise InputError(row.message.replace(MEND, "mend the row"), where=where)
-            if missing := [name for name in _SICK_COLUMNS if name not in row]:
-                raise InputError(
-                    f"the column {missing[0]!r} is missing, there are {', '.join(row)}; give "
-                    "SICK.txt as distributed, with the directed labels",
-                    where=path,
-                )
-            pairs.append(_pair({name: str(row[name]) for name in _SICK_COLUMNS}, where))
+    for where, row in whole_rows(read, path):
+        if missing := [name for name in _SICK_COLUMNS if name not in row]:
+            raise InputError(
+                f"the column {missing[0]!r} is missing, there are {', '.join(row)}; give "
+                "SICK.txt as distributed, with the directed labels",
+                where=path,
+            )
+        pairs.append(_pair({name: str(row[name]) for name in _SICK_COLUMNS}, where))
     if not pairs:
         raise InputError("holds no pair; check the file", where=path)
     return pairs, read.digest

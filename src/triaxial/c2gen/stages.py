@@ -25,6 +25,7 @@ from triaxial.c2gen.items import read_items
 from triaxial.c2gen.streams import Fold
 from triaxial.c2gen.units import Unit
 from triaxial.errors import StoreError
+from triaxial.execute import Computing
 from triaxial.models.base import Hardware, hardware
 from triaxial.nli import LABELS
 from triaxial.store import Stage, Store, digest, file_digest, write_table
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from triaxial.c2gen.train import Material, StageData
 
 __all__ = [
-    "Computing",
     "Job",
     "jobs_of",
     "predictions_of",
@@ -49,27 +49,6 @@ VERSION = 1
 _WEIGHTS, _CARRIED, _MOMENTS = "weights", "carried", "moments"
 _VECTORS = "vectors.parquet"
 _CHECKPOINTS = "checkpoints"
-
-Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Computing:
-    """How the work is done, never what comes out.
-
-    Args:
-        store: Directory of stages.
-        device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps`.
-        token_budget: Padded tokens of a batch in evaluation.
-        workers: Processes; each has its share of the cores.
-        progress: Told what is done, how much of it, and how much there is.
-    """
-
-    store: Path = Path(".triaxial")
-    device: str = "auto"
-    token_budget: int | None = None
-    workers: int = 1
-    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +197,7 @@ def train_job(job: Job, told: Callable[[int], None] | None = None) -> None:
     """Train one stage, judge the fold's items, and commit both."""
     import polars as pl
 
-    from triaxial.c2gen.train import load_tensors, predict, save_tensors, train_stage
+    from triaxial.c2gen.train import load_tensors, predict, train_stage
 
     material, items = _material(job)
     learner = material.learner
@@ -251,11 +230,11 @@ def train_job(job: Job, told: Callable[[int], None] | None = None) -> None:
         progress=progress,
     )
     if not job.last:
-        save_tensors(_file(stage, _WEIGHTS), learner.weights())
+        _save(stage, _WEIGHTS, learner.weights())
         if trained.carried:
-            save_tensors(_file(stage, _CARRIED), trained.carried)
+            _save(stage, _CARRIED, trained.carried)
         if trained.moments:
-            save_tensors(_file(stage, _MOMENTS), trained.moments)
+            _save(stage, _MOMENTS, trained.moments)
     frames = []
     for part, rows in (("test", fold.test), ("probe", fold.probe), ("unseen", fold.unseen)):
         if rows:
@@ -402,6 +381,13 @@ def _frame(part: str, rows: Sequence[int], found: NDArray[np.float32]) -> pl.Dat
             **{name: flat[:, column] for column, name in enumerate(_SCORES)},
         }
     )
+
+
+def _save(stage: Stage, name: str, tensors: Mapping[str, Any]) -> None:
+    from triaxial.models.tensors import write_tensors
+
+    mend = "the checkpoint is kept: make room and call again"
+    write_tensors(_file(stage, name), tensors, mend=mend)
 
 
 def _file(stage: Stage, name: str) -> Path:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from triaxial.c2gen.beyond import Der, Ewc, WeightAverage
-from triaxial.c2gen.hooks import At, Finetuning, check_setting, kept, matched
+from triaxial.c2gen.hooks import At, Finetuning, Rehearsal, check_setting, kept, matched
 from triaxial.c2gen.memory import Memory, balanced, drawn, reservoir
 from triaxial.errors import InputError
 from triaxial.models.heads import Terms
@@ -43,7 +43,7 @@ _SCOPES = ("previous_stage", "stream")
 
 
 @dataclass(frozen=True, slots=True)
-class ErRes(Finetuning):
+class ErRes(Rehearsal):
     """Experience replay from a reservoir.
 
     Args:
@@ -54,14 +54,11 @@ class ErRes(Finetuning):
     """
 
     name: ClassVar[str] = "er-res"
-    memory: int = 100
-    replay_batch: int = 0
     replay_mode: Literal["concat", "two_step"] = "concat"
     memory_scope: Literal["previous_stage", "stream"] = "previous_stage"
 
     def __post_init__(self) -> None:
-        check_setting(self, "memory", self.memory >= 1, "at least 1")
-        check_setting(self, "replay_batch", self.replay_batch >= 0, "0 or more")
+        Rehearsal.__post_init__(self)
         modes, scopes = ("concat", "two_step"), ("previous_stage", "stream")
         check_setting(self, "replay_mode", self.replay_mode in modes, f"one of {', '.join(modes)}")
         check_setting(
@@ -72,11 +69,6 @@ class ErRes(Finetuning):
         """What the memory holds at a step."""
         return reservoir(_seen(at, step, self), self.memory, at.seed)
 
-    def replayed(self, at: At, step: int) -> NDArray[np.intp]:
-        """Items replayed in a step."""
-        count = self.replay_batch or at.batch_size
-        return drawn(self.held(at, step), count, at.seed, at.number, step)
-
     def terms(self, at: At, step: int, items: NDArray[np.intp]) -> Terms:
         """Batch and replayed rows as one batch, or one of the two by turns."""
         if self.replay_mode == "two_step":
@@ -84,14 +76,6 @@ class ErRes(Finetuning):
         else:
             rows = np.concatenate([items, self.replayed(at, step)])
         return at.learn(rows, 1 / len(rows))
-
-    def cost(self, batch_size: int) -> float:
-        """Batch and replayed rows."""
-        return batch_size + (self.replay_batch or batch_size)
-
-    def memory_size(self) -> int:
-        """Rows kept."""
-        return self.memory
 
     def alters_first_stage(self) -> bool:
         """A memory that fills on the stream is replayed from in the first stage already."""
@@ -181,7 +165,7 @@ class ErMir(ErRes):
 
 
 @dataclass(frozen=True, slots=True)
-class AGem(Finetuning):
+class AGem(Rehearsal):
     """Averaged gradient episodic memory: no step that raises the loss on a memory batch.
 
     Args:
@@ -190,12 +174,6 @@ class AGem(Finetuning):
     """
 
     name: ClassVar[str] = "agem"
-    memory: int = 100
-    replay_batch: int = 0
-
-    def __post_init__(self) -> None:
-        check_setting(self, "memory", self.memory >= 1, "at least 1")
-        check_setting(self, "replay_batch", self.replay_batch >= 0, "0 or more")
 
     def adjust(
         self,
@@ -205,10 +183,9 @@ class AGem(Finetuning):
         weights: Sequence[torch.nn.Parameter],
     ) -> None:
         """Project the gradient on the half-space in which the reference loss does not rise."""
-        held = reservoir(at.earlier, self.memory, at.seed)
-        if not len(held):
+        rows = self.replayed(at, step)
+        if not len(rows):
             return
-        rows = drawn(held, self.replay_batch or at.batch_size, at.seed, at.number, step)
         current = [weight.grad for weight in weights]
         for weight in weights:
             weight.grad = None
@@ -217,17 +194,9 @@ class AGem(Finetuning):
         for weight, gradient in zip(weights, projected(current, reference), strict=True):
             weight.grad = gradient
 
-    def cost(self, batch_size: int) -> float:
-        """Batch and memory rows."""
-        return batch_size + (self.replay_batch or batch_size)
-
-    def memory_size(self) -> int:
-        """Rows kept."""
-        return self.memory
-
 
 @dataclass(frozen=True, slots=True)
-class Kd(Finetuning):
+class Kd(Rehearsal):
     """Distillation: on memory rows the logits of all heads stay what they were before the stage.
 
     Args:
@@ -237,18 +206,15 @@ class Kd(Finetuning):
     """
 
     name: ClassVar[str] = "kd"
-    memory: int = 100
-    replay_batch: int = 0
     kd_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        check_setting(self, "memory", self.memory >= 1, "at least 1")
-        check_setting(self, "replay_batch", self.replay_batch >= 0, "0 or more")
+        Rehearsal.__post_init__(self)
         check_setting(self, "kd_weight", self.kd_weight > 0, "above 0")
 
     def start(self, at: At) -> Tensors:
         """The teacher's logits on all of the memory, computed once."""
-        held = reservoir(at.earlier, self.memory, at.seed)
+        held = self.held(at, 0)
         return kept(held.rows, at.logits(held.rows)) if len(held) else {}
 
     def terms(self, at: At, step: int, items: NDArray[np.intp]) -> Terms:
@@ -258,14 +224,6 @@ class Kd(Finetuning):
             return terms
         rows, logits = matched(at, self.replay_batch, step)
         return Terms.join([terms, at.match(rows, logits, self.kd_weight)])
-
-    def cost(self, batch_size: int) -> float:
-        """Batch and memory rows."""
-        return batch_size + (self.replay_batch or batch_size)
-
-    def memory_size(self) -> int:
-        """Rows kept."""
-        return self.memory
 
 
 STRATEGIES: Mapping[str, type[Finetuning]] = {

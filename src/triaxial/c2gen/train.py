@@ -8,8 +8,6 @@ only the primitive that its own stage is about.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from triaxial.c2gen.compose import Item
 from triaxial.c2gen.grid import TrainOptions
@@ -28,6 +26,7 @@ from triaxial.errors import InputError, StoreError
 from triaxial.models.base import Hardware
 from triaxial.models.fit import Parts, fit, shuffled
 from triaxial.models.heads import Learner, LoraOptions, Terms, load_learner
+from triaxial.models.peak import peak_bytes, reset_peak
 from triaxial.nli import LABELS
 from triaxial.stats import generator
 
@@ -42,7 +41,6 @@ __all__ = [
     "load_tensors",
     "material_of",
     "predict",
-    "save_tensors",
     "steps_of",
     "train_stage",
 ]
@@ -204,9 +202,8 @@ def train_stage(
         carried=carried or {},
         state={},
     )
-    _reset_peak(learner.where)
+    reset_peak(learner.where.device)
     began = time.perf_counter()
-    before_stage = learner.weights()
     tokens = learner.work.tokens
     state = strategy.start(at)
     at = replace(at, state=state)
@@ -248,24 +245,23 @@ def train_stage(
         moments=kept,
         progress=progress,
     )
-    strategy.finish(at, before_stage)
+    strategy.finish(at)
+    peak = peak_bytes(learner.where.device)
     facts = {
         "steps": len(history.losses),
         "resumed_at": history.resumed_at,
         "tokens": learner.work.tokens - tokens,
         "seconds": time.perf_counter() - began,
         "items": len(rows),
-        "peak_mib": _peak(learner.where),
+        "peak_mib": None if peak is None else peak / 2**20,
     }
     return Trained(history.losses, dict(state), kept or {}, facts)
 
 
 def predict(material: Material, items: NDArray[np.intp]) -> NDArray[np.float32]:
     """Log-probabilities of the heads V, N and CI, shape (items, 3, 3); each pair once."""
-    flat = material.learner.logits(material.pairs[items].ravel()).astype(np.float64)
-    flat -= flat.max(axis=1, keepdims=True)
-    flat -= np.log(np.exp(flat).sum(axis=1, keepdims=True))
-    return flat.reshape(len(items), HEADS, 3).astype(np.float32)
+    found = material.learner.log_p(material.pairs[items].ravel())
+    return found.reshape(len(items), HEADS, 3).astype(np.float32)
 
 
 def steps_of(items: int, number: int, strategy: Finetuning, options: TrainOptions) -> int:
@@ -297,27 +293,6 @@ def check_stage(data: StageData, strategy: Finetuning, options: TrainOptions) ->
         )
 
 
-def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write tensors under another name, then rename.
-
-    Raises:
-        StoreError: They cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({key: t.detach().cpu().contiguous() for key, t in tensors.items()}, temporary)
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
-            raise StoreError(
-                f"cannot be written ({error}); the checkpoint is kept: make room and call again",
-                where=path,
-            ) from None
-        raise
-
-
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     """What `save_tensors` wrote.
 
@@ -329,25 +304,6 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     except Exception as error:  # safetensors has an error type of its own
         message = f"cannot be read ({error}); remove its directory and call again"
         raise StoreError(message, where=path) from None
-
-
-def _reset_peak(where: Hardware) -> None:
-    """Begin to measure the peak of memory anew, where the system can."""
-    if where.device.startswith("cuda"):
-        torch.cuda.reset_peak_memory_stats(where.device)
-        return
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def _peak(where: Hardware) -> float | None:
-    """Peak of memory in MiB since then: of the device, or of this process on a CPU under Linux."""
-    if where.device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated(where.device) / 2**20
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
-    return None
 
 
 def _turns(strategy: Finetuning, number: int) -> int:

@@ -85,7 +85,7 @@ def run(
 
     Example: `triax c2gen run c2gen-data --encoder roberta-large --out run --plan`
     """
-    from triaxial.c2gen.stages import Computing
+    from triaxial.execute import Computing
 
     grid = own.grid_of(context)
     if plan:

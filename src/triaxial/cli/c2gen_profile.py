@@ -56,7 +56,7 @@ def profile(
     """
     from triaxial.api.c2gen_profile import TRAIN
     from triaxial.api.c2gen_profile import profile as learned
-    from triaxial.c2gen.stages import Computing
+    from triaxial.execute import Computing
 
     train = replace(TRAIN, epochs=epochs, learning_rate=learning_rate, batch_size=batch_size)
     with progress(quiet) as told:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from triaxial.api.merge import GenerateOptions
     from triaxial.api.merge_predict import EvaluateOptions
-    from triaxial.merge.stages import Settings
+    from triaxial.execute import Computing
 
 __all__ = ["changes", "evaluating", "generating", "settings"]
 
@@ -202,11 +202,11 @@ def evaluating(
 
 def settings(
     store: Path, device: str, token_budget: int | None, workers: int, told: Any
-) -> Settings:
+) -> Computing:
     """How the work is done, as the options say."""
-    from triaxial.merge.stages import Settings
+    from triaxial.execute import Computing
 
-    return Settings(store, device, token_budget, workers, told)
+    return Computing(store, device, token_budget, workers, told)
 
 
 def _classes_of(text: str | None) -> tuple[str, ...] | None:

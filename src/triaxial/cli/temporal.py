@@ -55,8 +55,8 @@ def fit(
     Example: `triax temporal fit --corpus corpus --split two --setup control --out control`
     """
     from triaxial.api.temporal import fit as trained
+    from triaxial.execute import Computing
     from triaxial.models.fit import FitOptions
-    from triaxial.temporal.stages import Computing
     from triaxial.temporal.train import TrainOptions
     from triaxial.temporal.vocabulary import VocabularyOptions
 
@@ -146,7 +146,7 @@ def evaluate(
     """
     from triaxial.api.temporal_evaluate import EvaluateOptions
     from triaxial.api.temporal_evaluate import evaluate as scored
-    from triaxial.temporal.stages import Computing
+    from triaxial.execute import Computing
 
     asked = EvaluateOptions(
         valid, cutoff, setup, size, precision, window, stride, memory, separator
@@ -204,7 +204,7 @@ def adapt(
     from triaxial.api.temporal_adapt import AdaptRequest
     from triaxial.api.temporal_adapt import adapt as adapted
     from triaxial.api.temporal_evaluate import EvaluateOptions
-    from triaxial.temporal.stages import Computing
+    from triaxial.execute import Computing
 
     request = AdaptRequest(
         tuple(name.strip() for name in parameters.split(",")),
@@ -270,9 +270,9 @@ def analyse(
     """
     from triaxial.api.temporal import AnalyseOptions
     from triaxial.api.temporal import analyse as analysed
+    from triaxial.execute import Computing
     from triaxial.temporal.analyses import SummaryOptions
     from triaxial.temporal.drift import Costs
-    from triaxial.temporal.stages import Computing
     from triaxial.temporal.topics import TopicOptions
 
     followed = tuple(term.strip() for term in terms.split(",")) if terms else ()

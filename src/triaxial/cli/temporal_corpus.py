@@ -85,9 +85,9 @@ def ingest(
     """
     from triaxial.api.temporal_ingest import ReadOptions
     from triaxial.api.temporal_ingest import ingest as read
+    from triaxial.execute import Computing
     from triaxial.temporal.corpus import CorpusOptions
     from triaxial.temporal.dedup import DedupOptions
-    from triaxial.temporal.stages import Computing
 
     named = own.pairs(columns, "--columns", "id=NAME,date=NAME,text=NAME,source=NAME")
     reading = ReadOptions(
@@ -143,9 +143,9 @@ def split(
     Example: `triax temporal split --corpus corpus --test-from 2018-01 --test-to 2019-12 --out two`
     """
     from triaxial.api.temporal_corpus import SplitRules, split_corpus, split_series
+    from triaxial.execute import Computing
     from triaxial.temporal.dedup import DedupOptions
     from triaxial.temporal.splits import SplitOptions, shifted
-    from triaxial.temporal.stages import Computing
 
     asked = SplitOptions(
         test_from,

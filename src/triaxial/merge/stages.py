@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from triaxial import execute
+from triaxial.execute import Computing
 from triaxial.merge.filters import Replacement
 from triaxial.merge.lexicon import WordNet
 from triaxial.merge.queries import MaskedSource, ask
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clock",
-    "Settings",
     "labels_of",
     "masked_sources",
     "predict",
@@ -51,27 +50,6 @@ __all__ = [
 SEEDS_A_SHARD = 256
 PAIRS_A_SHARD = 4096
 _SENTENCES_A_SHARD = 1024
-
-Progress = Callable[[str, int, int], None]  # what, done, in all
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the work is done, never what comes out.
-
-    Args:
-        store: Directory of stages and caches.
-        device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps`.
-        token_budget: Padded tokens of a batch; `None` for what suits the device.
-        workers: Processes for tagging.
-        progress: Told what is being done, how much of it is done, and how much there is.
-    """
-
-    store: Path = Path(".triaxial")
-    device: str = "auto"
-    token_budget: int | None = None
-    workers: int = 1
-    progress: Progress | None = None
 
 
 @dataclass(slots=True)
@@ -104,7 +82,7 @@ def masked_sources(
     names: Sequence[str],
     precision: Literal["auto", "fp32", "bf16"],
     k: int,
-    settings: Settings,
+    settings: Computing,
 ) -> list[MaskedSource]:
     """The masked LMs behind their caches in the store, none loaded yet."""
     store = Store(settings.store)
@@ -141,7 +119,7 @@ def refuse_marks(pairs: Sequence[Pair], sources: Sequence[MaskedSource]) -> list
 
 
 def seeds_of(
-    pairs: Sequence[Pair], tagger: str, settings: Settings, clock: Clock
+    pairs: Sequence[Pair], tagger: str, settings: Computing, clock: Clock
 ) -> tuple[list[Seed], str]:
     """Pairs with words and tags, and the key of the stage that holds these."""
     from triaxial.store import records_of
@@ -163,7 +141,7 @@ def seeds_of(
 
     with clock.time("tagging"):
         pool = each if settings.workers > 1 and len(shards) > 2 else None
-        table = run_shards(stage, shards, frame, _told(settings, "tagging sentences"), each=pool)
+        table = run_shards(stage, shards, frame, settings.told("tagging sentences"), each=pool)
         by_text = {row.text: row for row in records_of(table, Sentence)}
     seeds = []
     for pair in pairs:
@@ -179,7 +157,7 @@ def variants(
     preset: Preset,
     tagger: str,
     wordnet: WordNet | None,
-    settings: Settings,
+    settings: Computing,
     clock: Clock,
 ) -> tuple[pl.DataFrame, pl.DataFrame, str]:
     """Replacements and funnel of all seeds, and the key of the stage.
@@ -243,7 +221,7 @@ def predict(
     *,
     model_labels: Mapping[str, str] | None,
     precision: Literal["auto", "fp32", "bf16"],
-    settings: Settings,
+    settings: Computing,
     clock: Clock,
 ) -> tuple[NDArray[np.float32], dict[str, str], dict[str, int]]:
     """Log-probabilities (N, 3) of distinct pairs, the model's fingerprint and the work done."""
@@ -304,8 +282,3 @@ def _pair_key(premise: str, hypothesis: str) -> bytes:
 
 def _cut(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [items[at : at + size] for at in range(0, len(items), size)] or [items]
-
-
-def _told(settings: Settings, what: str) -> Callable[[int, int], None] | None:
-    told = settings.progress
-    return None if told is None else lambda done, total: told(what, done, total)

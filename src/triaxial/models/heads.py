@@ -292,19 +292,22 @@ class Learner:
 
         return self._evaluated(pairs, width, pooled)
 
+    def log_p(self, pairs: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Log-probabilities of pairs, shape (N, 3), in evaluation mode; each distinct pair once."""
+        found = self.logits(pairs).astype(np.float64)
+        found -= found.max(axis=1, keepdims=True)
+        return np.asarray(found - np.log(np.exp(found).sum(axis=1, keepdims=True)))
+
     def losses(self, terms: Terms) -> NDArray[np.float64]:
         """Cross-entropy of every term in evaluation mode, unweighted, shape (R,)."""
-        logits = self.logits(terms.pair).astype(np.float64)
-        top = logits.max(axis=1)
-        total = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
-        return np.asarray(total - logits[np.arange(len(terms)), terms.label])
+        return np.asarray(-self.log_p(terms.pair)[np.arange(len(terms)), terms.label])
 
     def _evaluated(self, pairs: NDArray[np.intp], width: int, values: Any) -> NDArray[np.float32]:
         distinct, place = np.unique(pairs, return_inverse=True)
-        # By head, then by length, as the forward pass wants its rows.
         out = torch.zeros((len(distinct), width), device=self.where.device)
         with evaluation(self.model), autocast(self.where):
             for batch in length_batches(self.rows.lengths[distinct], self.budget):
+                # The forward pass wants its rows by head.
                 batch = batch[np.argsort(self.head_of[distinct[batch]], kind="stable")]
                 for part, found in with_backoff(lambda b: values(self.model, distinct[b]), batch):
                     out[torch.from_numpy(part).to(out.device)] = found.float()

@@ -27,7 +27,7 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from triaxial.errors import InputError
-from triaxial.nli_rows import MEND, BadRowError
+from triaxial.nli_rows import MEND, BadRowError, checked_id, checked_text
 from triaxial.temporal.corpus_rows import ROLES, Rows, Shard, cut_rows, open_rows
 from triaxial.text import Word, words
 
@@ -334,10 +334,10 @@ def _documents(
                 before = raw.before()
             published = row.get(names["source"])
             document = Document(
-                _identity(row.get(names["id"], (before or 0) + number)),
+                checked_id(row.get(names["id"], (before or 0) + number)),
                 _iso_date(row[names["date"]]),
-                _text(row[names["text"]], "text"),
-                raw.name if published is None else _text(published, "source"),
+                checked_text(row[names["text"]], "text"),
+                raw.name if published is None else checked_text(published, "source"),
             )
             key = hashlib.blake2b(document.id.encode(), digest_size=16).digest()
             if key in seen:
@@ -386,23 +386,6 @@ def _in_utc(match: re.Match[str]) -> str:
         raise ValueError("no such offset")
     ahead = timedelta(hours=int(hours), minutes=int(minutes))
     return (there + ahead if sign == "-" else there - ahead).date().isoformat()
-
-
-def _identity(value: object) -> str:
-    # Whole numbers have one spelling; 1.0 and 1e3 have several.
-    return str(value) if type(value) is int else _text(value, "id")
-
-
-def _text(value: object, role: str) -> str:
-    if not isinstance(value, str):
-        seen = "null" if value is None else f"a {type(value).__name__}"
-        raise BadRowError(f"{role} not text", f"the {role} is {seen}, not text; {MEND}")
-    if not value.strip():
-        raise BadRowError(f"empty {role}", f"the {role} is empty; {MEND}")
-    if not value.isascii() and (half := re.search("[\ud800-\udfff]", value)) is not None:
-        seen = f"half a character, {half.group()!a}"
-        raise BadRowError(f"{role} not text", f"the {role} has {seen}; {MEND}")
-    return value
 
 
 # Options.

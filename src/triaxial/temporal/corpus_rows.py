@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from triaxial.errors import InputError
-from triaxial.nli_rows import MEND, BadRowError, Columns, ending, file_source, hub_source
+from triaxial.nli_rows import MEND, BadRowError, Columns, file_source, hub_source, parse_source
 
 __all__ = ["ROLES", "Row", "Rows", "Shard", "cut_rows", "open_rows"]
 
@@ -73,7 +73,7 @@ def cut_rows(
     rows: int,
 ) -> tuple[Shard, ...]:
     """The shards of a source; see `corpus.cut_source`."""
-    kind, where = _parse(source)
+    kind, where = parse_source(source, _FORMATS)
     path = Path(where).expanduser()
     if kind == "jsonl" and not _zipped(path):
         with _explained(path):
@@ -107,7 +107,7 @@ def open_rows(
     Raises:
         InputError: The source, a column or an argument cannot be used; partly while iterating.
     """
-    kind, where = _parse(source)
+    kind, where = parse_source(source, _FORMATS)
     path = Path(where).expanduser()
     names = {role: columns.get(role, role) for role in ROLES}
     needed = [names[role] for role in ROLES if role in _NEEDED or role in columns]
@@ -244,20 +244,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     if "{day}" not in fields:
         made.append("(?P<day>)")
     return re.compile("".join(made), re.S)
-
-
-def _parse(source: str) -> tuple[str, str]:
-    kind, _, where = source.partition(":")
-    if kind in _FORMATS:
-        return kind, where
-    shape = ending(Path(source))
-    if shape in ("jsonl", "csv", "tsv", "parquet"):
-        return shape, source
-    raise InputError(
-        f"the name does not say the format; write FORMAT:{source} with FORMAT one of "
-        f"{', '.join(_FORMATS)}, or a path that ends in .jsonl, .csv, .tsv or .parquet",
-        where=source,
-    )
 
 
 def _runs(unit: Literal["groups", "files"], counts: list[int], most: int) -> tuple[Shard, ...]:

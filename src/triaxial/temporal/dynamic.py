@@ -36,6 +36,8 @@ from numpy.typing import NDArray
 
 from triaxial.errors import InputError
 from triaxial.models.causal import CausalLM, DocumentScore
+from triaxial.models.peak import peak_bytes
+from triaxial.models.tensors import write_tensors
 from triaxial.models.training import digest
 from triaxial.models.transformer_xl import Memory
 from triaxial.temporal.chronology import Chronology, State
@@ -63,8 +65,8 @@ from triaxial.temporal.updates import (
     Rule,
     Statistics,
     Updater,
+    header_of,
     read_tensors,
-    write_tensors,
 )
 
 __all__ = [
@@ -237,7 +239,7 @@ def write_state(path: Path, state: State) -> None:
         StoreError: It cannot be written.
     """
     facts = {name: getattr(state, name) for name in ("run", "documents", "seen", "date", "id")}
-    write_tensors(path, "state", state.tensors, facts)
+    write_tensors(path, state.tensors, header_of("state", facts))
 
 
 def read_state(path: Path) -> State:
@@ -296,7 +298,7 @@ class _Run:
             updates,
             seconds,
             flops + self.flops.of(0, 0, tokens),
-            _peak(self.model.where.device),
+            peak_bytes(self.model.where.device) or 0,
             self.weights.size,
             updater.clipped if updater is not None else 0,
         )
@@ -417,13 +419,3 @@ def _take_up(state: State, run: _Run) -> None:
         count = sum(name.startswith("memory.") for name in found)
         states = tuple(found[f"memory.{n}"].to(device) for n in range(count))
         run.steps.memory = Memory(states, found["valid"].to(device), frozen=False)
-
-
-def _peak(device: str) -> int:
-    if torch.device(device).type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        return 0
-    lines = status.read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from triaxial import execute
 from triaxial.errors import StoreError
+from triaxial.execute import Computing
 from triaxial.models.tagger import load_tagger
-from triaxial.store import Stage, Store, digest, read_json, read_table, run_shards
+from triaxial.store import Stage, Store, digest, finished_directory, read_table, run_shards
 from triaxial.temporal.corpus import Document, month_of
 from triaxial.temporal.perplexity import document_tables
 from triaxial.temporal.splits import Split
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CORPUS",
-    "Computing",
     "Corpus",
     "Picked",
     "in_order",
@@ -56,37 +56,8 @@ _WORDS_A_SHARD = 1 << 18  # that are tagged at a time
 _SENTENCE = 64  # most words that are tagged as one sentence
 _ENDS = frozenset([".", "!", "?", "...", "…"])
 
-Progress = Callable[[str, int, int], None]  # what, done, in all
 # Id, date, source, digest of the text, and the part of the corpus that it stands in.
 Picked = tuple[str, str, str, str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Computing:
-    """How the work is done, never what comes out.
-
-    Args:
-        store: Directory of stages.
-        device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps`.
-        token_budget: Padded tokens of a batch; `None` for what suits the device.
-        workers: Processes for reading and tagging.
-        progress: Told what is being done, how much of it is done, and how much there is.
-    """
-
-    store: Path = Path(".triaxial")
-    device: str = "auto"
-    token_budget: int | None = None
-    workers: int = 1
-    progress: Progress | None = None
-
-    def told(self, what: str) -> Callable[[int, int], None]:
-        """Tells the progress of one kind of work."""
-
-        def tell(done: int, total: int) -> None:
-            if self.progress is not None:
-                self.progress(what, done, total)
-
-        return tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +110,7 @@ def open_corpus(directory: str | Path) -> Corpus:
         StoreError: It is none, or was not finished.
     """
     path = Path(directory).expanduser()
-    manifest = read_json(path / "manifest.json") if (path / "manifest.json").is_file() else {}
-    if manifest.get("kind") != CORPUS or not manifest.get("complete"):
-        message = "is no finished corpus; make it with `triax temporal ingest`"
-        raise StoreError(message, where=path)
+    manifest = finished_directory(path, CORPUS, "corpus; make it with `triax temporal ingest`")
     names = sorted(name for name in manifest["files"] if name.startswith("part-"))
     for name in names:
         if not (path / name).is_file():

@@ -19,9 +19,7 @@ ss is 0, take no wild steps.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -30,8 +28,9 @@ from typing import Any, Literal
 
 import torch
 
-from triaxial.errors import InputError, StoreError
+from triaxial.errors import InputError
 from triaxial.models.causal import CausalLM
+from triaxial.models.tensors import write_tensors
 from triaxial.temporal.corpus import Document
 from triaxial.temporal.parameters import Weights, check_parameters, chosen_weights
 from triaxial.temporal.steps import gradients_of, rounds_of, rows_of, steps_of
@@ -42,10 +41,10 @@ __all__ = [
     "Statistics",
     "Updater",
     "gradient_statistics",
+    "header_of",
     "read_statistics",
     "read_tensors",
     "write_statistics",
-    "write_tensors",
 ]
 
 Rule = Literal["sgd", "rms"]
@@ -207,7 +206,7 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
     """
     names = ("segments", "documents", "latest", "model", "parameters")
     facts = {name: getattr(statistics, name) for name in names}
-    write_tensors(path, "statistics", statistics.squares, facts)
+    write_tensors(path, statistics.squares, header_of("statistics", facts))
 
 
 def read_statistics(path: Path) -> Statistics:
@@ -220,34 +219,13 @@ def read_statistics(path: Path) -> Statistics:
     return Statistics(squares, **facts)
 
 
-def write_tensors(
-    path: Path, kind: str, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]
-) -> None:
-    """Save tensors and plain facts in one file, whole or not at all.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    from safetensors.torch import save_file
-
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    metadata = {_FACTS: json.dumps({"kind": kind, **facts})}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({n: t.contiguous() for n, t in tensors.items()}, temporary, metadata)
-        temporary.replace(path)
-    except Exception as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
-            raise
-        raise StoreError(
-            f"cannot be written ({error}); make room or choose another place", where=path
-        ) from None
+def header_of(kind: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Plain facts as the header of a file of tensors, for `read_tensors`."""
+    return {_FACTS: json.dumps({"kind": kind, **facts})}
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """What `write_tensors` saved.
+    """Tensors and facts of a file with a header of `header_of`.
 
     Raises:
         InputError: There is no such file, or it holds something else.
