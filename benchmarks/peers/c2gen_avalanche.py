@@ -186,9 +186,12 @@ def run(spec: Spec, strategy: str) -> Run:
         evaluator=None,
     )
     start = time.perf_counter()
+    # In one call, so that a batch may hold items of both stages: all are padded to one length.
+    every = tensors(tokenizer, [item for stage in spec.stages for item in stage])[1]
+    inputs = every.split([len(stage) for stage in spec.stages])
     datasets = [
-        AvalancheDataset([TensorDataset(tensors(tokenizer, stage)[1], targets(stage))])
-        for stage in spec.stages
+        AvalancheDataset([TensorDataset(part, targets(stage))])
+        for part, stage in zip(inputs, spec.stages, strict=True)
     ]
     for experience in benchmark_from_datasets(train=datasets).train_stream:
         learner.train(experience, reset_optimizer_state=True)
