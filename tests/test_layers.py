@@ -20,8 +20,7 @@ ORDER: dict[tuple[int, str], str] = {
     "choice endpoint transformer_xl causal_readers causal tagger dropout resume schedule fit "
     "training finetune_masked finetune heads tiny",
     (2, "report/"): "figures page",
-    (3, "merge/"): "lexicon targets propose filters queries variants score analyses gate ratings "
-    "stages",
+    (3, "merge/"): "lexicon targets propose filters queries variants score analyses ratings stages",
     (3, "c2gen/"): "verbs subjects compose sick items build pseudo streams memory grid hooks "
     "beyond strategies train units persona metrics resample paper analyses stages",
     (3, "temporal/"): "corpus_rows corpus planted dedup splits vocabulary segments train "
@@ -32,7 +31,9 @@ ORDER: dict[tuple[int, str], str] = {
     "api/merge_predict api/merge "
     "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
     "api/temporal_ingest api/temporal_corpus api/temporal_evaluate api/temporal_adapt api/temporal "
-    "demo cli",
+    "api/gates api/report_shown api/report_merge api/report_c2gen api/report_temporal api/report "
+    "api/system "
+    "worlds demo cli",
 }
 STORE = {"files", "records", "store", "execute"}  # the first two are the store's own halves
 TORCH = {"torch", "transformers"}

@@ -27,6 +27,7 @@ __all__ = [
     "MANIFEST",
     "SCHEMA",
     "canonical",
+    "check_schema",
     "claim_directory",
     "digest",
     "explained",
@@ -213,7 +214,23 @@ def finished_directory(out: str | Path, kind: str, wanted: str) -> dict[str, Any
     manifest: dict[str, Any] = read_json(path) if path.is_file() else {}
     if manifest.get("kind") != kind or not manifest.get("complete"):
         raise StoreError(f"is no finished {wanted}", where=out)
+    check_schema(manifest, out)
     return manifest
+
+
+def check_schema(manifest: Mapping[str, Any], where: str | Path) -> None:
+    """Refuse results whose form this release does not know, rather than misread them.
+
+    Raises:
+        StoreError: They are of another schema.
+    """
+    if manifest.get("schema") != SCHEMA:
+        by = (manifest.get("versions") or {}).get("triaxial", "of another release")
+        raise StoreError(
+            f"is of result schema {manifest.get('schema')}, written by triaxial {by}; this release "
+            f"reads schema {SCHEMA}: make it again, or read it with that release",
+            where=where,
+        )
 
 
 @contextlib.contextmanager

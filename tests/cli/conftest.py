@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from triaxial.cli import _run
-from triaxial.demo import world
 from triaxial.models.tiny import tiny_classifier, tiny_masked
+from triaxial.worlds import world
 
 
 @pytest.fixture(scope="session")

@@ -34,9 +34,8 @@ from triaxial.merge.analyses import (
     score_model,
     trivial,
 )
-from triaxial.merge.gate import signature
 from triaxial.merge.lexicon import WordNet, find_wordnet
-from triaxial.merge.score import GRID, DrawOptions, Scores
+from triaxial.merge.score import GRID, DrawOptions, Scores, signature
 from triaxial.merge.stages import Clock, masked_sources, refuse_marks, seeds_of, variants
 from triaxial.merge.variants import PRESETS, Preset
 from triaxial.nli import LABELS, Pair, Reading

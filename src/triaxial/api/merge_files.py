@@ -18,6 +18,7 @@ from triaxial.merge.analyses import Predictions, VariantIndex
 from triaxial.merge.score import DrawOptions
 from triaxial.nli import LABELS, Pair
 from triaxial.store import (
+    check_schema,
     claim_directory,
     finish_directory,
     read_json,
@@ -223,4 +224,5 @@ def _manifest(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
         )
     if not manifest.get("complete"):
         raise InputError("is not complete; call the command that writes it again", where=directory)
+    check_schema(manifest, directory)
     return manifest

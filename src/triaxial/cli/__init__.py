@@ -7,17 +7,22 @@ input, 3 a fault of ours, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from triaxial import __version__
 from triaxial.cli.c2gen import app as c2gen_app
+from triaxial.cli.config import defaults
+from triaxial.cli.console import silenced
 from triaxial.cli.demo import demo
 from triaxial.cli.merge import app as merge_app
+from triaxial.cli.report import report
+from triaxial.cli.system import doctor, runs_app
 from triaxial.cli.temporal import app as temporal_app
 from triaxial.cli.train import mlm_app, nli_app
-from triaxial.errors import TriaxialError
+from triaxial.errors import InputError, TriaxialError
 
 __all__ = ["app", "main"]
 
@@ -31,12 +36,15 @@ app = typer.Typer(
     help="Stress-test language models: do right answers survive replaced words, recombined "
     "inferences, and time?",
 )
+app.command()(demo)
 app.add_typer(merge_app, name="merge")
 app.add_typer(c2gen_app, name="c2gen")
 app.add_typer(temporal_app, name="temporal")
+app.command()(report)
 app.add_typer(nli_app, name="nli")
 app.add_typer(mlm_app, name="mlm")
-app.command()(demo)
+app.add_typer(runs_app, name="runs")
+app.command()(doctor)
 
 
 _INTERRUPTED = 130
@@ -48,14 +56,16 @@ def _version(shown: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+_EVERYWHERE = "Everywhere: --config FILE.toml, --quiet (results and warnings alone), --debug."
+
+
+@app.callback(epilog=_EVERYWHERE)
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    del debug, version  # `main` and the callback read them
+    del version  # the callback reads it
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -64,11 +74,49 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(_run(arguments))
 
 
+def _command() -> Any:
+    """The whole command line; every page of help ends alike."""
+    command = typer.main.get_command(app)
+    waiting = [command]
+    while waiting:
+        one = waiting.pop()
+        one.epilog = _EVERYWHERE
+        waiting += getattr(one, "commands", {}).values()
+    return command
+
+
+def _without(arguments: list[str], flag: str) -> tuple[list[str], bool]:
+    """The arguments without a flag that may stand anywhere before `--`, and whether it did."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [one for one in arguments[:end] if one != flag]
+    return [*kept, *arguments[end:]], len(kept) < end
+
+
+def _config(arguments: list[str]) -> tuple[list[str], Path | None]:
+    """The arguments without `--config FILE`, and the file."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    for at, one in enumerate(arguments[:end]):
+        name, told, value = one.partition("=")
+        if name != "--config":
+            continue
+        if told:
+            return [*arguments[:at], *arguments[at + 1 :]], Path(value).expanduser()
+        if at + 1 == end:
+            raise InputError("wanted a TOML file behind it", where="--config")
+        return [*arguments[:at], *arguments[at + 2 :]], Path(arguments[at + 1]).expanduser()
+    return arguments, None
+
+
 def _run(arguments: list[str]) -> int:
-    debug = "--debug" in arguments
+    arguments, debug = _without(arguments, "--debug")
+    arguments, quiet = _without(arguments, "--quiet")
     try:
-        # typer prints usage errors itself, and leaves with SystemExit whatever happens.
-        app(arguments, standalone_mode=True)
+        with silenced(quiet):
+            arguments, file = _config(arguments)
+            command = _command()
+            more = {} if file is None else {"default_map": defaults(file, command)}
+            # It prints usage errors itself, and leaves with SystemExit whatever happens.
+            command(arguments, standalone_mode=True, **more)
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 0 if left.code is None else 2
         if code == _INTERRUPTED:

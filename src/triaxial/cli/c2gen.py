@@ -77,7 +77,6 @@ def run(
     workers: own.Workers = 1,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Train and judge a grid of folds, streams, strategies and seeds.
 
@@ -103,7 +102,7 @@ def run(
 
     if out_dir is None:
         raise InputError("is not given; name a directory, or pass --plan", where="--out")
-    with progress(quiet) as told:
+    with progress() as told:
         computing = Computing(store, device, token_budget, workers, told)
         metrics = run_grid(data, grid, computing, out_dir, overwrite=overwrite)
     _print(metrics, as_json)

@@ -45,7 +45,6 @@ def build(
     tagger: Annotated[str, typer.Option(help="`hanta` or `spacy:NAME_OR_DIRECTORY`.")] = "hanta",
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Build composed items from SICK.
 
@@ -57,7 +56,7 @@ def build(
     asked = BuildOptions(
         aspect, per_premise, _three(counts, "--counts"), _three(unseen, "--unseen"), seed
     )
-    with progress(quiet) as told:
+    with progress() as told:
         made = build_data(
             sick,
             out_dir,

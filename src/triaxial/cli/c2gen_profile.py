@@ -48,7 +48,6 @@ def profile(
     out_dir: own.OutDir = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Teach a model a profile that gains facts stage by stage, and show what it forgets.
 
@@ -59,7 +58,7 @@ def profile(
     from triaxial.execute import Computing
 
     train = replace(TRAIN, epochs=epochs, learning_rate=learning_rate, batch_size=batch_size)
-    with progress(quiet) as told:
+    with progress() as told:
         found = learned(
             encoder,
             Computing(store, device, progress=told),

@@ -5,12 +5,25 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["note", "out", "print_json", "progress", "quiet_libraries"]
+__all__ = ["note", "out", "print_json", "progress", "quiet_libraries", "silenced", "warn"]
+
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextlib.contextmanager
+def silenced(silent: bool) -> Iterator[None]:
+    """Without progress bars and notes, where `--quiet` was said; warnings and results stay."""
+    before = _SILENT.set(silent)
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
 
 
 def out() -> Console:
@@ -21,8 +34,14 @@ def out() -> Console:
 
 
 def note(text: str) -> None:
-    """A message beside the results."""
-    print(text, file=sys.stderr)
+    """A message beside the results: where they are, what to try next."""
+    if not _SILENT.get():
+        print(text, file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """What makes results doubtful; said to the quiet too."""
+    print(f"triax: WARNING: {text}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -33,10 +52,10 @@ def print_json(value: Any) -> None:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+def progress() -> Iterator[Callable[[str, int, int], None] | None]:
     """A progress bar with rate and remaining time on a terminal, nothing elsewhere."""
     quiet_libraries()
-    if quiet or not sys.stderr.isatty():
+    if _SILENT.get() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

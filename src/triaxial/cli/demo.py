@@ -1,4 +1,4 @@
-"""`triax demo`: the axes on a generated world with planted truths, without a network."""
+"""`triax demo`: the axes on generated worlds with planted truths, without a network."""
 
 from __future__ import annotations
 
@@ -7,38 +7,46 @@ from typing import Annotated
 
 import typer
 
-from triaxial.cli.console import note, out, progress
+from triaxial.cli import options
+from triaxial.cli.console import note, out, print_json, progress
 
 __all__ = ["demo"]
 
 
 def demo(
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Where to work; by default a temporary directory.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Where to work; by default a temporary directory.",
+            rich_help_panel="Output",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the world and the models.")] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the worlds and the models.")] = 1,
+    as_json: options.Json = False,
 ) -> None:
-    """Train tiny models on a generated world and run MERGE on them: a few minutes, no network.
+    """Train tiny models on generated worlds and run all three axes: minutes, no network.
+
+    What was planted stands beside what was measured; the last line names the report.
 
     Example: `triax demo --out runs/demo`
     """
     import tempfile
 
-    from triaxial.api.merge_files import both_works
-    from triaxial.cli.merge_tables import print_funnel, print_metrics, print_seconds
-    from triaxial.demo import PLANTED, run_demo
+    from triaxial.demo import DemoOptions, run_demo
+    from triaxial.report.page import as_plain
 
     directory = out_dir or Path(tempfile.mkdtemp(prefix="triax-demo-"))
-    with progress(quiet) as told:
-        made, metrics, facts = run_demo(directory, told, seed=seed)
-    console = out()
-    print_funnel(console, made.funnel)
-    print_metrics(console, metrics)
-    print_seconds(console, both_works(made.work, facts["work"]))
-    (scored,) = metrics["models"].values()
-    measured = ", ".join(
-        f"{name} {one['sv'][18]['value']:.1f}" for name, one in scored.get("class", {}).items()
-    )
-    console.print(f"planted: {PLANTED}\nmeasured: SV95 by class: {measured}", markup=False)
-    note(f"in {directory}; next: `triax merge show {directory}/run s0 --store {directory}/store`")
+    with progress() as told:
+        made, _ = run_demo(directory, told, DemoOptions(seed=seed))
+    if as_json:
+        print_json(as_plain(made))
+    else:
+        console = out()
+        for section in made.sections:
+            console.print(f"{section.verdict.axis}: {section.verdict.sentence}", markup=False)
+        for planted, measured in made.planted:
+            console.print(f"planted: {planted}\nmeasured: {measured}", markup=False)
+    seed_in = directory / "replacement"
+    note(f"the report: {directory / 'report.html'}")
+    note(f"next: `triax merge show {seed_in} s0 --store {directory}/store`")

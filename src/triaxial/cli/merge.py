@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from triaxial.cli import merge_options, options
-from triaxial.cli.console import note, out, print_json, progress
+from triaxial.cli.console import note, out, print_json, progress, warn
 from triaxial.cli.merge_look import compare, export, rate_app, show
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def plan(
     device: options.Device = "auto",
     workers: merge_options.Workers = 1,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Count queries, tokens and time before any model is loaded.
 
@@ -58,7 +57,7 @@ def plan(
 
     reading = options.read(seeds, split, columns, label_map, on_bad, limit)
     changes = merge_options.changes(context)
-    with progress(quiet) as told:
+    with progress() as told:
         found = planned(
             reading,
             merge_options.generating(mlm, preset, tagger, None, mlm_precision, on_bad, changes),
@@ -103,7 +102,7 @@ def generate(
     token_budget: options.TokenBudget = None,
     workers: merge_options.Workers = 1,
     overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Make the variants of all seeds.
 
@@ -119,11 +118,16 @@ def generate(
     generating = merge_options.generating(
         mlm, preset, tagger, wordnet, mlm_precision, on_bad, changes
     )
-    with progress(quiet) as told:
+    with progress() as told:
         made = generated(
             reading, generating, merge_options.settings(store, device, token_budget, workers, told)
         )
     write_set(out_dir, made, overwrite=overwrite)
+    if as_json:
+        counts = made.funnel.group_by("unit", "mlm", "fate", "pos", maintain_order=True).sum()
+        about = {"set": made.key, "pairs": len(made.pairs), "variants": len(made.replacements)}
+        print_json({**about, **made.facts, "funnel": counts.to_dicts(), "work": made.work})
+        return
     _print_set(made)
     print_seconds(out(), made.work)
     note(f"next: `triax merge evaluate {out_dir} --model MODEL --out RUN`")
@@ -145,7 +149,6 @@ def evaluate(
     token_budget: options.TokenBudget = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Score models on a set.
 
@@ -161,7 +164,7 @@ def evaluate(
     # What this call computes is its own: the work of making the set is the set's.
     made = replace(read_set(set_dir), work={})
     evaluating = merge_options.evaluating(model, model_labels, precision, min_variants, draws, seed)
-    with progress(quiet) as told:
+    with progress() as told:
         settings = merge_options.settings(store, device, token_budget, 1, told)
         key = run_key(made.key, evaluating, settings)
         predictions, facts = evaluated(made, evaluating, settings)
@@ -227,7 +230,6 @@ def run(
     workers: merge_options.Workers = 1,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """From seeds to scores in one call; called again, it goes on where it stopped.
 
@@ -244,7 +246,7 @@ def run(
         mlm, preset, tagger, wordnet, mlm_precision, on_bad, changes
     )
     evaluating = merge_options.evaluating(model, model_labels, precision, min_variants, draws, seed)
-    with progress(quiet) as told:
+    with progress() as told:
         settings = merge_options.settings(store, device, token_budget, workers, told)
         made, metrics, facts = run_all(
             reading, generating, evaluating, settings, out_dir, overwrite=overwrite
@@ -257,7 +259,7 @@ def run(
 def _check_gate_text(fail_if: str | None) -> None:
     """Refuse a condition that cannot be read before any work is done."""
     if fail_if is not None:
-        from triaxial.merge.gate import parse_gate
+        from triaxial.api.gates import parse_gate
 
         parse_gate(fail_if)
 
@@ -275,7 +277,7 @@ def _print_set(made: VariantSet) -> None:
     )
     print_funnel(console, made.funnel)
     if not len(made.replacements):
-        note("triax: WARNING: no variant at all: the funnel above says where candidates were lost")
+        warn("no variant at all: the funnel above says where candidates were lost")
 
 
 def _print_run(
@@ -285,8 +287,8 @@ def _print_run(
     as_json: bool,
     fail_if: str | None,
 ) -> None:
+    from triaxial.api.gates import check_gate, merge_figures
     from triaxial.api.merge_files import read_ratings
-    from triaxial.merge.gate import check_gate
 
     if as_json:
         print_json(metrics)
@@ -298,4 +300,4 @@ def _print_run(
         print_seconds(console, work)
         note(f"in {directory}; next: `triax merge show {directory} SEED` for a seed in full")
     if fail_if is not None:
-        check_gate(metrics, fail_if)
+        check_gate(merge_figures(metrics), fail_if)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,6 +24,7 @@ def show(
     rejected: Annotated[
         bool, typer.Option("--rejected/--no-rejected", help="Show the rejected candidates too.")
     ] = True,
+    as_json: options.Json = False,
 ) -> None:
     """Print a seed with its variants, and what became of every rejected candidate.
 
@@ -38,6 +40,9 @@ def show(
     rows = (
         refused(made, seed, merge_options.settings(store, "cpu", None, 1, None)) if rejected else []
     )
+    if as_json:
+        print_json({**asdict(view), "rejected": rows})
+        return
     print_seed(out(), view, rows, most)
 
 
@@ -92,6 +97,7 @@ def export(
     min_variants: merge_options.MinVariants = 20,
     draws: merge_options.Draws = 10,
     seed: merge_options.Seed = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Write a set for other programs.
 
@@ -105,7 +111,11 @@ def export(
 
     made = read_set(run_dir)
     items = item_rows(made, DrawOptions(min_variants, draws, seed))
-    for path in exported(made, items, form, to):
+    written = [str(path) for path in exported(made, items, form, to)]
+    if as_json:
+        print_json({"format": form, "files": written})
+        return
+    for path in written:
         print(path)
 
 
@@ -115,6 +125,7 @@ def rate_export(
     to: Annotated[Path, typer.Option("--out", help="CSV sheet to write.")],
     sample: Annotated[int, typer.Option(min=1, help="Variants to rate.")] = 100,
     seed: merge_options.Seed = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Write a sheet: rate fluency F and kept relation R from 1 to 5, a copy for each rater.
 
@@ -124,7 +135,10 @@ def rate_export(
     from triaxial.api.merge_show import rating_sheet
 
     count = rating_sheet(read_set(run_dir), sample, seed, to)
-    print(f"{to}: {count} variants")
+    if as_json:
+        print_json({"file": str(to), "variants": count})
+    else:
+        print(f"{to}: {count} variants")
     note(
         "F: is the variant fluent, 1 (broken) to 5 (natural)? R: does the gold label still hold, "
         f"1 (no) to 5 (surely)? next: `triax merge rate import {run_dir} {to}`"
@@ -136,6 +150,7 @@ def rate_import(
     run_dir: merge_options.RunDir,
     sheets: Annotated[list[Path], typer.Argument(help="Filled sheets, one a rater.")],
     min_variants: merge_options.MinVariants = 20,
+    as_json: options.Json = False,
 ) -> None:
     """Read filled sheets: good share, agreement, and the ceiling of SV that they imply.
 
@@ -146,5 +161,9 @@ def rate_import(
     from triaxial.merge.ratings import PAPER_GOOD_SHARE
     from triaxial.merge.score import GRID
 
-    print_ratings(out(), import_ratings(run_dir, sheets, min_variants), GRID, PAPER_GOOD_SHARE)
+    found = import_ratings(run_dir, sheets, min_variants)
+    if as_json:
+        print_json(found.plain())
+        return
+    print_ratings(out(), found, GRID, PAPER_GOOD_SHARE)
     note(f"next: `triax merge score {run_dir}` shows the ceiling beside the curve")

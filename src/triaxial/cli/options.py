@@ -66,7 +66,6 @@ TokenBudget = Annotated[
         min=16, help="Padded tokens of a batch; by default what suits.", rich_help_panel="Computing"
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel="Output")]
 Json = Annotated[
     bool,
     typer.Option(

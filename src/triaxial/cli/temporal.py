@@ -48,7 +48,6 @@ def fit(
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Learn a vocabulary and train a language model on what one split may see.
 
@@ -78,7 +77,7 @@ def fit(
             checkpoint_every=checkpoint_every,
         ),
     )
-    with progress(quiet) as told:
+    with progress() as told:
         facts = trained(
             corpus,
             split,
@@ -138,7 +137,6 @@ def evaluate(
     token_budget: options.TokenBudget = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Score the test documents, or all after a model's cut-off, and print perplexity by month.
 
@@ -151,7 +149,7 @@ def evaluate(
     asked = EvaluateOptions(
         valid, cutoff, setup, size, precision, window, stride, memory, separator
     )
-    with progress(quiet) as told:
+    with progress() as told:
         computing = Computing(store, device, token_budget, progress=told)
         found = scored(model, corpus, out_dir, split, asked, computing, overwrite=overwrite)
     _print_evaluations({"": found}, bin_, as_json)
@@ -191,7 +189,6 @@ def adapt(
     device: options.Device = "auto",
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Dynamic evaluation: the model learns from what it has just been scored on.
 
@@ -224,7 +221,7 @@ def adapt(
     asked = EvaluateOptions(
         False, cutoff, setup, size, precision, window, stride, memory, separator
     )
-    with progress(quiet) as told:
+    with progress() as told:
         found = adapted(
             model,
             corpus,
@@ -262,7 +259,6 @@ def analyse(
     workers: own.Workers = 1,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """All figures of evaluations of the same documents: curves, slices, emerging words, drift.
 
@@ -290,7 +286,7 @@ def analyse(
         TopicOptions(topics, seed=seed) if topics else None,
         remedies,
     )
-    with progress(quiet) as told:
+    with progress() as told:
         metrics = analysed(
             _runs(evaluations),
             corpus,

@@ -77,7 +77,6 @@ def ingest(
     workers: own.Workers = 1,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Read dated documents into a corpus: dates checked, one language, no near-duplicates.
 
@@ -95,7 +94,7 @@ def ingest(
         None if language == "any" else language,
     )
     dedup = DedupOptions(threshold=threshold, shingle=shingle, seed=seed)
-    with progress(quiet) as told:
+    with progress() as told:
         computing = Computing(store, workers=workers, progress=told)
         facts = read(
             sources,
@@ -136,7 +135,6 @@ def split(
     seed: own.Seed = 1,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Split a corpus into TIME-STRATIFIED and CONTROL, and look for every leak.
 
@@ -165,7 +163,7 @@ def split(
     rules = SplitRules(
         group, not no_control, not no_near_duplicates, allow_empty, DedupOptions(seed=seed)
     )
-    with progress(quiet) as told:
+    with progress() as told:
         computing = Computing(progress=told)
         if gap_series is None:
             made = split_corpus(

@@ -96,8 +96,7 @@ def train_nli(
     checkpoint_every: Every = 200,
     precision: options.Precision = "auto",
     device: options.Device = "auto",
-    quiet: options.Quiet = False,
-    json: options.Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train an NLI classifier: an encoder with a new head, on your labelled pairs.
 
@@ -121,7 +120,7 @@ def train_nli(
 
     where = hardware(device, precision)
     chosen = _options(epochs, learning_rate, seed, checkpoint_every)
-    with _bar(quiet) as bar:
+    with _bar() as bar:
         facts = train_classifier(
             encoder,
             pairs.pairs,
@@ -132,7 +131,7 @@ def train_nli(
             where=where,
             progress=bar,
         )
-    if json:
+    if as_json:
         _print_json(facts)
         return
     lines = [_trained(out_, facts, "pairs")]
@@ -202,8 +201,7 @@ def train_mlm(
     checkpoint_every: Every = 200,
     precision: options.Precision = "auto",
     device: options.Device = "auto",
-    quiet: options.Quiet = False,
-    json: options.Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train a masked LM further, so that it knows the words of your texts.
 
@@ -232,7 +230,7 @@ def train_mlm(
 
     where = hardware(device, precision)
     chosen = _options(epochs, learning_rate, seed, checkpoint_every)
-    with _bar(quiet) as bar:
+    with _bar() as bar:
         facts = train_masked(
             model,
             found,
@@ -244,7 +242,7 @@ def train_mlm(
             where=where,
             progress=bar,
         )
-    if json:
+    if as_json:
         _print_json(facts)
         return
     lines = [_trained(out_, facts, "texts")]
@@ -328,8 +326,8 @@ def _options(epochs: int, learning_rate: float, seed: int, checkpoint_every: int
 
 
 @contextmanager
-def _bar(quiet: bool) -> Iterator[Callable[[int, int, float], None] | None]:
-    with progress(quiet) as told:
+def _bar() -> Iterator[Callable[[int, int, float], None] | None]:
+    with progress() as told:
         if told is None:
             yield None
             return

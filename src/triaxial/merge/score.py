@@ -25,7 +25,16 @@ from triaxial.stats import Interval, generator, interval, intervals, resampled_s
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GRID", "DrawOptions", "MatchingThreshold", "Scores", "drawn", "passes", "scores"]
+__all__ = [
+    "GRID",
+    "DrawOptions",
+    "MatchingThreshold",
+    "Scores",
+    "drawn",
+    "passes",
+    "scores",
+    "signature",
+]
 
 GRID = tuple(range(5, 101, 5))
 _RESAMPLES = 2000
@@ -190,6 +199,25 @@ def scores(
         sv_wrong=_conditional(reached, ~seed_correct, draws),
         right=int(seed_correct.sum()),
     )
+
+
+def signature(preset: str, mlms: int, draw: DrawOptions, scores: Scores, version: str) -> str:
+    """The line that makes a figure comparable, in sacreBLEU's manner.
+
+    Choice: ours.
+    """
+    sv = scores.at(95)
+    parts = [
+        f"SV95 = {sv.value:.1f} [{sv.low:.1f}, {sv.high:.1f}]",
+        f"n:{draw.n}",
+        f"draws:{draw.draws}",
+        f"seeds:{scores.seeds}",
+        f"preset:{preset}",
+        f"mlm:{mlms}",
+        f"seed:{draw.seed}",
+        f"v:{version}",
+    ]
+    return " | ".join(parts)
 
 
 def matching_threshold(

@@ -31,6 +31,7 @@ __all__ = [
     "NliModel",
     "Work",
     "autocast",
+    "devices",
     "hardware",
     "load_config",
     "load_pretrained",
@@ -325,6 +326,18 @@ def token_flops(config: Any) -> tuple[float, float]:
     return 2.0 * layers * (4 * width**2 + 2 * width * inner), 2.0 * width * (
         width + config.vocab_size
     )
+
+
+def devices() -> list[tuple[str, str]]:
+    """Names of the devices here, and what each is."""
+    import torch
+
+    found = [("cpu", f"{torch.get_num_threads()} threads")]
+    for number in range(torch.cuda.device_count()):
+        found.append((f"cuda:{number}", torch.cuda.get_device_name(number)))
+    if torch.backends.mps.is_available():
+        found.append(("mps", "Apple GPU"))
+    return found
 
 
 def measured_rate(where: Hardware) -> float:

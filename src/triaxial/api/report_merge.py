@@ -1,0 +1,371 @@
+"""What a report says of a run of MERGE."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from triaxial.api.gates import Figure, merge_figures
+from triaxial.api.merge_files import VariantSet, read_metrics, read_run
+from triaxial.api.report_shown import count, dated, interval, slug
+from triaxial.merge.filters import variant_texts
+from triaxial.nli import Pair
+from triaxial.report.figures import Axis, Chart, curves, intervals, parts
+from triaxial.report.page import (
+    Browser,
+    Case,
+    Section,
+    Sentence,
+    Table,
+    Variant,
+    Verdict,
+)
+from triaxial.store import read_json
+
+__all__ = ["section_of"]
+
+_CASES = 60  # worst seeds shown, and of each so many wrong variants
+_WRONG = 6
+_SHOWN = 60  # characters of a premise in the heading of its case
+_PAPER = "The paper: most models hold S only at CT of about 50 % or less (its own models and data)."
+_METHOD = (
+    "A variant replaces one word that premise and hypothesis share, in both, by a word that a "
+    "masked language model finds at least as likely in both places; the gold label stays.",
+    "SV at CT is the share of seeds of which at least CT percent of the variants are labelled "
+    "rightly; MC is the CT at which SV comes closest to S, the accuracy on the seeds.",
+    "Intervals are 95 % bootstraps over premises; n variants are drawn for each seed, several "
+    "times, and figures are means over the draws.",
+    "Source: MERGE, arXiv 2510.24295.",
+)
+_LIMITS = (
+    "Labels of variants are inherited, not annotated: rate a sample (`triax merge rate`) and read "
+    "SV against the ceiling that the ratings imply.",
+    "A seed needs enough variants to be counted, so seeds are not a random sample of the data.",
+)
+
+
+def section_of(path: Path, name: str, place: str) -> tuple[Section, list[Figure]]:
+    """The section of a run, and the figures that gates may name.
+
+    Args:
+        path: Directory of the run.
+        name: How it is called.
+        place: Name of its place on the page.
+    """
+    metrics = read_metrics(path)
+    made, predictions, _, models = read_run(path)
+    manifest = read_json(path / "manifest.json")
+    blocks: list[Table | Chart | Browser] = [_overview(metrics, place)]
+    if metrics["models"]:
+        blocks += [_by_model(metrics, place)]
+        blocks += [*_by_group(metrics, place)]
+    blocks.append(_funnel(made.funnel, place))
+    if metrics["models"]:
+        blocks.append(_worst(made, predictions, list(metrics["models"]), place))
+    facts = [
+        ("pairs from", made.facts["data"]["source"]),
+        ("digest of the data", made.facts["data"]["digest"]),
+        ("preset", metrics["preset"]),
+        *(
+            (f"masked LM {label}", f"{one['name']} @ {one['revision']}, {one['precision']}")
+            for label, one in made.facts["mlm"].items()
+        ),
+        *(
+            (f"model {label}", f"{one['name']} @ {one['revision']}, {one['precision']}")
+            for label, one in models.items()
+        ),
+        *dated(manifest),
+    ]
+    section = Section(
+        place,
+        f"Replacement: {name}",
+        Verdict("replacement", name, _sentence(metrics)),
+        tuple(blocks),
+        tuple(metrics["warnings"]),
+        tuple(one["signature"] for one in metrics["models"].values()),
+        _METHOD,
+        _LIMITS,
+        tuple((key, str(value)) for key, value in facts),
+    )
+    return section, merge_figures(metrics)
+
+
+def _sentence(metrics: Mapping[str, Any]) -> str:
+    told = []
+    for model, scored in metrics["models"].items():
+        one = scored["all"]["all"]
+        lost = one["seed_accuracy"]["value"] - one["sv"][18]["value"]
+        matching = one["matching"]["point"]
+        told.append(
+            f"{model} is right on {interval(one['seed_accuracy'])} % of {one['seeds']:,} seeds, "
+            f"but on 95 % of their variants for only {interval(one['sv'][18])} %: {lost:.1f} "
+            "points lost to replaced words"
+            + ("" if matching is None else f"; SV matches it at CT {matching} %")
+            + f". Always neutral: {_neutral(metrics)} %."
+        )
+    return " ".join(told) or "No model was scored."
+
+
+def _neutral(metrics: Mapping[str, Any]) -> str:
+    return f"{metrics['baselines']['always neutral']['all']['all']['seed_accuracy']['value']:.1f}"
+
+
+def _overview(metrics: Mapping[str, Any], place: str) -> Table:
+    rows: list[tuple[str, ...]] = []
+    quiet: list[int] = []
+    for name, scored in {**metrics["models"], **metrics["baselines"]}.items():
+        one = scored["all"]["all"]
+        if name in metrics["baselines"]:
+            quiet.append(len(rows))
+        matching = one["matching"]
+        rows.append(
+            (
+                name,
+                f"{one['seeds']:,}",
+                interval(one["seed_accuracy"]),
+                interval(one["sv"][9]),
+                interval(one["sv"][18]),
+                "none (S = 0)"
+                if matching["point"] is None
+                else f"{matching['point']} [{matching['low']:.0f}, {matching['high']:.0f}]",
+                interval(one["variant_accuracy"]),
+            )
+        )
+    draw = metrics["draw"]
+    return Table(
+        slug(place, "overview"),
+        "Accuracy on seeds and on their variants",
+        ("model", "seeds", "S", "SV50", "SV95", "MC", "variants right"),
+        tuple(rows),
+        f"Percent, with 95 % intervals over premises; {draw['n']} variants a seed, "
+        f"{draw['draws']} draws, seed {draw['seed']}. {_PAPER}",
+        tuple(quiet),
+    )
+
+
+def _by_model(metrics: Mapping[str, Any], place: str) -> Chart:
+    rows: list[dict[str, Any]] = []
+    for model, scored in metrics["models"].items():
+        rows += _curve(model, scored["all"]["all"], metrics["grid"])
+    seeds = max(scored["all"]["all"]["seeds"] for scored in metrics["models"].values())
+    return curves(
+        slug(place, "curves"),
+        "Seed-Variant accuracy by threshold",
+        "Across: CT, percent of a seed's variants that must be right. Up: SV, percent of "
+        f"{seeds:,} seeds, with 95 % bands over premises. Thin dashes: S, the accuracy on the "
+        "seeds. Diamond: MC, where the curve comes closest to it.",
+        rows,
+        Axis("CT", "CT, % of variants right"),
+        Axis("SV", "seeds, %", domain=(0, 100)),
+        series="model",
+        level="S",
+        marked="MC",
+    )
+
+
+def _by_group(metrics: Mapping[str, Any], place: str) -> list[Chart]:
+    found = []
+    for kind, what in (("class", "word class"), ("label", "gold label")):
+        rows: list[dict[str, Any]] = []
+        points: list[dict[str, Any]] = []
+        for model, scored in metrics["models"].items():
+            for group, one in (scored.get(kind) or {}).items():
+                panel = f"{group} ({count(one['seeds'], 'seed')})"
+                rows += [{**row, what: panel} for row in _curve(model, one, metrics["grid"])]
+                sv = one["sv"][18]
+                points.append(
+                    {what: panel, "model": model, "SV95": sv["value"], "low": sv["low"]}
+                    | {"high": sv["high"], "S": one["seed_accuracy"]["value"], "n": one["seeds"]}
+                )
+        if not rows:
+            continue
+        groups = tuple(dict.fromkeys(str(row[what]) for row in points))
+        found.append(
+            intervals(
+                slug(place, kind),
+                f"SV95 by {what}",
+                f"Percent of seeds with at least 95 % of their variants right, with 95 % intervals "
+                f"over premises; n stands beside each {what}. Seeds of different groups are "
+                "different seeds.",
+                points,
+                Axis(what, "", "N", groups),
+                Axis("SV95", "SV95, % of seeds", domain=(0, 100)),
+                series="model",
+            )
+        )
+        found.append(
+            curves(
+                slug(place, kind, "curves"),
+                f"Seed-Variant accuracy by threshold and {what}",
+                f"One panel for each {what}, n beside its name. Across: CT, percent of variants "
+                "right; up: percent of seeds, with 95 % bands; thin dashes: S.",
+                rows,
+                Axis("CT", "CT, %"),
+                Axis("SV", "seeds, %", domain=(0, 100)),
+                series="model",
+                level="S",
+                panels=Axis(what, "", "N", groups),
+            )
+        )
+    return found
+
+
+def _curve(model: str, one: Mapping[str, Any], grid: Sequence[int]) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": model,
+            "CT": ct,
+            "SV": sv["value"],
+            "low": sv["low"],
+            "high": sv["high"],
+            "S": one["seed_accuracy"]["value"],
+            "MC": ct == one["matching"]["point"],
+            "n": one["seeds"],
+        }
+        for ct, sv in zip(grid, one["sv"], strict=True)
+    ]
+
+
+def _funnel(funnel: Any, place: str) -> Chart:
+    import polars as pl
+
+    titles = {
+        "word": "shared words",
+        "slot": "slots asked",
+        "suggestion": "suggestions",
+        "variant": "validated words",
+    }
+    # Where a step counts over all masked LMs ("all"), its rows by masked LM would count twice.
+    together = pl.col("mlm") == "all"
+    whole = funnel.filter(together | ~together.any().over("unit"))
+    sums = whole.group_by("unit", "fate").agg(pl.col("count").sum()).sort("unit", "fate")
+    counts = {(unit, fate): n for unit, fate, n in sums.iter_rows()}
+    rows = [
+        {"of": title, "fate": fate, "count": n}
+        for unit, title in titles.items()
+        for (of, fate), n in sorted(counts.items(), key=lambda item: -item[1])
+        if of == unit
+    ]
+    # A handful of fates is drawn, the rest together: the table has all.
+    total: Counter[str] = Counter()
+    for row in rows:
+        total[str(row["fate"])] += int(str(row["count"]))
+    return parts(
+        slug(place, "funnel"),
+        "What became of every word and suggestion",
+        "Bars are shares of what came into each step: "
+        + ", ".join(
+            f"{title} {sum(n for (of, _), n in counts.items() if of == unit):,}"
+            for unit, title in titles.items()
+        )
+        + ". Counts over word classes and masked LMs.",
+        rows,
+        Axis("of", "", "N", tuple(titles.values())),
+        Axis("count", "share of the step"),
+        Axis("fate", "", "N", tuple(name for name, _ in total.most_common())),
+        share=True,
+    )
+
+
+def _worst(made: VariantSet, predictions: Any, models: Sequence[str], place: str) -> Browser:
+    """Seeds with the most wrong variants over all models; those right themselves before others."""
+    import polars as pl
+
+    pairs = {pair.id: pair for pair in made.pairs}
+    gold = pl.DataFrame(
+        {"seed": list(pairs), "gold": [pair.label.value for pair in pairs.values()]}
+    )
+    judged = predictions.join(gold, on="seed").with_columns(right=pl.col("label") == pl.col("gold"))
+    ranked = (
+        judged.filter(pl.col("variant") >= 0)
+        .group_by("seed")
+        .agg((~pl.col("right")).sum().alias("wrong"), pl.len().alias("drawn"))
+        .filter(pl.col("wrong") > 0)
+        .join(
+            judged.filter(pl.col("variant") < 0)
+            .group_by("seed")
+            .agg((~pl.col("right").any()).alias("lost")),
+            on="seed",
+        )
+        .sort(
+            "lost",
+            pl.col("wrong") / pl.col("drawn"),
+            "wrong",
+            "seed",
+            descending=[False, True, True, False],
+        )
+    )
+    chosen = ranked.head(_CASES)
+    ids = chosen["seed"].to_list()
+    mine = judged.filter(pl.col("seed").is_in(ids) & ~pl.col("right"))
+    wrong: dict[str, dict[int, list[str]]] = {}
+    for seed, variant, model, label in (
+        mine.sort("seed", "variant").select("seed", "variant", "model", "label").iter_rows()
+    ):
+        said = f"{model} says {label}" if len(models) > 1 else f"labelled {label}"
+        wrong.setdefault(seed, {}).setdefault(variant, []).append(said)
+    of = {
+        (row["seed"], row["variant"]): row
+        for row in made.replacements.filter(pl.col("seed").is_in(ids)).iter_rows(named=True)
+    }
+    cases = []
+    for seed, failures, drawn in chosen.select("seed", "wrong", "drawn").iter_rows():
+        pair = pairs[seed]
+        numbers = sorted(n for n in wrong[seed] if n >= 0)
+        on_seed = wrong[seed].get(-1)
+        note = f"{pair.label.value}; {failures} of {drawn} wrong"
+        if on_seed:
+            note += f"; the seed too: {', '.join(on_seed)}"
+        cases.append(
+            Case(
+                f"seed {seed}: {pair.premise[:_SHOWN]}{'…' if len(pair.premise) > _SHOWN else ''}",
+                note,
+                (Sentence("premise", pair.premise), Sentence("hypothesis", pair.hypothesis)),
+                tuple(_variant(pair, of[seed, n], wrong[seed][n]) for n in numbers[:_WRONG]),
+            )
+        )
+    return Browser(
+        slug(place, "worst"),
+        "The worst seeds",
+        f"{len(cases)} of {len(ranked):,} seeds with wrong variants: first those that are right "
+        "themselves, by the share of variants that is wrong, then the others. Up to "
+        f"{_WRONG} wrong variants each; the replaced word is marked.",
+        tuple(cases),
+    )
+
+
+def _variant(pair: Pair, row: Mapping[str, Any], said: Sequence[str]) -> Variant:
+    word, spans = row["replacement"], (row["premise_spans"], row["hypothesis_spans"])
+    texts = variant_texts(pair, word, *spans)
+    sides = ("premise", "hypothesis")
+    originals = (pair.premise, pair.hypothesis)
+    return Variant(
+        f"{row['word']} → {word} ({row['pos']}): {'; '.join(said)}",
+        tuple(
+            Sentence(side, text, _marks(original, text, places))
+            for side, original, text, places in zip(sides, originals, texts, spans, strict=True)
+        ),
+    )
+
+
+def _marks(
+    original: str, changed: str, places: Sequence[Sequence[int]]
+) -> tuple[tuple[int, int], ...]:
+    """Where the replaced words stand in the changed text: all replacements have one length.
+
+    An article before a word may have changed with it; it is part of the place then.
+    """
+    if not places:
+        return ()
+    spans = [(int(start), int(end)) for start, end in places]
+    removed = sum(end - start for start, end in spans)
+    each, rest = divmod(len(changed) - len(original) + removed, len(spans))
+    if rest:
+        return ()
+    found, moved = [], 0
+    for start, end in spans:
+        found.append((start + moved, start + moved + each))
+        moved += each - (end - start)
+    return tuple(found)

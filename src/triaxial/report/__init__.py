@@ -1,0 +1,1 @@
+"""Figures and pages from plain values; knows no axis and no store."""
