@@ -4,15 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types clean
+.PHONY: demo test check lint types docs clean
 
 demo: $(READY)
-	$(BIN)/triax demo
+	$(BIN)/triax demo --out demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
 
-check: test lint types
+check: test lint types docs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -20,6 +20,9 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir .site
 
 # torch first and exact: a range would pull a build with CUDA, gigabytes of it.
 $(READY): pyproject.toml constraints.txt
@@ -30,4 +33,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,7 +27,7 @@ ORDER: dict[tuple[int, str], str] = {
     "perplexity chronology parameters steps updates dynamic tuning words resample curves slices "
     "emerging change terms drift topics paper analyses stages",
     # The package itself holds the version alone; the command line is one entry.
-    (4, ""): "__init__ api/__init__ api/merge_files api/merge_show api/merge_compare "
+    (4, ""): "__init__ api/__init__ api/budget api/merge_files api/merge_show api/merge_compare "
     "api/merge_predict api/merge "
     "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
     "api/temporal_ingest api/temporal_corpus api/temporal_evaluate api/temporal_adapt api/temporal "

@@ -351,7 +351,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         app([str(a) for a in arguments], standalone_mode=False)
         return capsys.readouterr().out
 
-    few = ("--counts", "6,6,6", "--unseen", "2,2,2", "--quiet")
+    few = ("--counts", "6,6,6", "--unseen", "2,2,2")
     shown = call("build", "--sick", sick, "--out", tmp_path / "d", *few, "--pseudo", "verbs")
     assert "504 items of 24 natural primitives" in shown
     assert "invented words: 21 verbs, 0 pairs" in shown

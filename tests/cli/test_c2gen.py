@@ -98,7 +98,7 @@ def test_run_prints_and_keeps_the_figures(finished, composed, triax) -> None:
     for text in ("always neutral", "V-only", "N-only", "oracle", "paper none", "er-res", "Claims"):
         assert text in out
     assert "| stream:ver-nat | strategy:er-res | stage:2/2 | folds:2 | seeds:1 | n:" in out
-    assert "next: `triax c2gen analyse" in err
+    assert "next: `triax report" in err
     table = pl.read_parquet(finished / "run" / "predictions.parquet")
     assert set(table["strategy"]) == {"none", "er-res"}
     costs = pl.read_parquet(finished / "run" / "costs.parquet")
@@ -236,3 +236,35 @@ def test_another_run_in_the_same_directory_is_refused(finished, composed, triax)
     assert "--overwrite" in err or "another" in err
     manifest = json.loads((finished / "run" / "manifest.json").read_text())
     assert manifest["facts"]["grid"]["train"]["epochs"] == 1
+
+
+def test_a_budget_shrinks_every_part_alike(composed, tmp_path, triax, monkeypatch) -> None:
+    from triaxial.api import c2gen_plan
+
+    real = c2gen_plan.plan
+
+    def slow(data, grid, computing):
+        found = real(data, grid, computing)
+        # As if every item of a type took a second of training.
+        return {**found, "rows": [{**found["rows"][0], "seconds": float(grid.draw.per_type)}]}
+
+    monkeypatch.setattr(c2gen_plan, "plan", slow)
+    given = arguments(composed, tmp_path, "--out", tmp_path / "run", "--budget", "7s")
+    code, _, err = triax(*given)
+    assert code == 0
+    # .75 of 7 s: 5 items of the 8 asked; the test's 10 become 6.
+    assert "budget 7s: 5 items a type in training, 6 in the test" in err
+    facts = json.loads((tmp_path / "run" / "manifest.json").read_text())["facts"]
+    assert facts["grid"]["draw"]["per_type"] == 5
+    code, _, err = triax(*arguments(composed, tmp_path, "--out", tmp_path / "r", "--budget", "2s"))
+    assert code == 2
+    assert "--budget: 2 s hold 1 items a type, fewer than 4; give more time, or fewer" in err
+
+
+def test_a_gate_decides_the_exit_code(finished: Path, triax) -> None:
+    assert triax("c2gen", "score", finished / "run", "--fail-if", "CI < 0")[0] == 0
+    code, _, err = triax("c2gen", "score", finished / "run", "--fail-if", "er-res:CI <= 100")
+    assert code == 1
+    assert "gate 'er-res:CI <= 100' failed: ver-nat er-res: CI = " in err
+    code, _, err = triax("c2gen", "score", finished / "run", "--fail-if", "F1 < 3")
+    assert (code, err.count("\n")) == (2, 1)

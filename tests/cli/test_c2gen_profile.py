@@ -96,7 +96,7 @@ def test_tables_say_what_was_learned_and_forgotten(triax: Triax, arguments: list
 def test_json_files_and_a_second_call(
     triax: Triax, arguments: list[object], tmp_path: Path
 ) -> None:
-    more = ["--strategies", "kd", "--memory", 2, "--out", tmp_path / "run", "--json", "--quiet"]
+    more = ["--strategies", "kd", "--memory", 2, "--out", tmp_path / "run", "--json"]
     code, out, err = triax(*arguments, *more)
     assert code == 0
     assert "docs/profile.md" in err

@@ -173,7 +173,7 @@ def test_gates(finished, triax) -> None:
         assert code == 2, text
         assert err.startswith("triax: --fail-if: ")
     code, _, err = triax("merge", "score", run, "--fail-if", "ADV:SV95 < 70")
-    assert (code, "has no SV95 for 'ADV'" in err) == (2, True)
+    assert (code, "has no SV95 of 'ADV'; it has them of" in err) == (2, True)
 
 
 def test_compare_pairs_the_same_variants(finished, small, tmp_path, triax) -> None:
@@ -439,3 +439,38 @@ def test_any_object_that_predicts_is_a_model(finished) -> None:
     model.predict = lambda pairs: np.zeros((len(pairs), 2))
     with pytest.raises(InputError, match=r"predict gave an array of shape \(\d+, 2\)"):
         evaluate(made, options, Computing())
+
+
+def test_a_budget_takes_a_sample_and_says_so(
+    small: Path, tmp_path: Path, triax, monkeypatch
+) -> None:
+    from triaxial.api import merge
+
+    monkeypatch.setattr(merge, "_PILOT", 6)
+    # As if a seed took a quarter of a second: six are measured, and few more fit into two seconds.
+    monkeypatch.setattr(
+        merge, "fitting", lambda budget, spent, each, whole, least: min(whole, least + 3)
+    )
+    given = arguments(small, tmp_path, "run", "--budget", "2s", "--json")
+    code, out, _ = triax(*given)
+    assert code == 0
+    metrics = json.loads(out)
+    assert metrics["data"]["sample"] == {"pairs": 9, "of": 24, "budget": 2.0}
+    assert metrics["seeds"]["pairs"] == 9
+    (warning,) = [w for w in metrics["warnings"] if "sample" in w]
+    assert warning.startswith(
+        "a sample of 9 of 24 pairs, in the shares of their labels, to fit 2 s"
+    )
+    labels = pl.read_parquet(tmp_path / "run" / "seeds.parquet")["label"].value_counts()
+    assert set(labels["count"]) == {3}, "three labels in equal shares"
+    # Decided once: a faster machine takes the same sample, and the run is found finished.
+    monkeypatch.setattr(merge, "fitting", lambda *_: 24)
+    assert json.loads(triax(*given)[1])["seeds"]["pairs"] == 9
+
+
+def test_a_budget_that_holds_all_is_the_whole_run(small: Path, tmp_path: Path, triax) -> None:
+    whole = arguments(small, tmp_path, "whole", "--limit", 12, "--json")
+    budgeted = arguments(small, tmp_path, "budgeted", "--limit", 12, "--json", "--budget", "2h")
+    one, other = (json.loads(triax(*given)[1]) for given in (whole, budgeted))
+    assert other["data"].pop("sample") == {"pairs": 12, "of": 12, "budget": 7200.0}
+    assert one == other

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from triaxial.api.c2gen import dropped_of, prepared
+from triaxial.api.budget import decided
+from triaxial.api.c2gen import dropped_of, items_file, prepared
 from triaxial.c2gen.grid import Grid
 from triaxial.c2gen.items import read_items
 from triaxial.c2gen.stages import Job
+from triaxial.errors import InputError
 from triaxial.execute import Computing
 from triaxial.models.base import (
     load_config,
@@ -19,9 +22,12 @@ from triaxial.models.base import (
     split_revision,
     token_flops,
 )
+from triaxial.store import file_digest
 
-__all__ = ["plan"]
+__all__ = ["plan", "within"]
 
+_RESERVE = 0.75  # of a budget: the rest judges, and covers what the estimate misses
+_FEWEST = 4  # items of a type: one for each head's label at least, and a batch that varies
 _EFFICIENCY = 0.6  # share of the plain matrix product's rate that training reaches
 
 
@@ -65,6 +71,55 @@ def plan(data: str | Path, grid: Grid, computing: Computing) -> dict[str, Any]:
         "dropped": dropped_of(units),
         "rate_gflops": rate / 1e9,
     }
+
+
+def within(data: str | Path, grid: Grid, computing: Computing, budget: float) -> Grid:
+    """The grid with as many items of each type as fit a time; the shares of the parts stay.
+
+    Folds, streams, strategies and seeds stay too: what is asked stays what it was, with wider
+    intervals. Judging is counted as part of the reserve.
+
+    Args:
+        data: As for `plan`.
+        grid: What was asked.
+        computing: How the work is done.
+        budget: Seconds.
+
+    Raises:
+        InputError: Not even the fewest items fit.
+    """
+
+    def scaled(per_type: int) -> Grid:
+        share, test = per_type / grid.draw.per_type, grid.draw.test_per_type
+        draw = replace(
+            grid.draw,
+            per_type=per_type,
+            test_per_type=None if test is None else max(1, round(share * test)),
+            probe_per_type=round(share * grid.draw.probe_per_type),
+            unseen_per_type=round(share * grid.draw.unseen_per_type),
+        )
+        return replace(grid, draw=draw)
+
+    def decide() -> dict[str, Any]:
+        # Training alone: what is done already counts too, so that a finished run decides alike.
+        def seconds(per_type: int) -> float:
+            rows = plan(data, scaled(per_type), computing)["rows"]
+            return float(sum(row["seconds"] for row in rows))
+
+        most = grid.draw.per_type
+        each = seconds(most) / most
+        fits = min(most, int(_RESERVE * budget / each))
+        if fits < _FEWEST:
+            raise InputError(
+                f"{budget:g} s hold {fits} items a type, fewer than {_FEWEST}; give more time, or "
+                "fewer folds, streams, strategies or seeds",
+                where="--budget",
+            )
+        return {"per_type": fits}
+
+    about = {"grid": asdict(grid) | {"settings": dict(grid.settings)}, "budget": budget}
+    inputs = [file_digest(items_file(data))]
+    return scaled(decided("c2gen", about, inputs, computing, decide)["per_type"])
 
 
 def _work_of(jobs: Sequence[Job]) -> tuple[list[int], list[float], float]:

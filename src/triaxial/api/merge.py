@@ -8,6 +8,7 @@ Source: MERGE (arXiv 2510.24295); see `docs/choices.md` for what the paper leave
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from triaxial import __version__
+from triaxial.api.budget import decided, fitting, stratified
 from triaxial.api.merge_files import (
     RUN,
     VariantSet,
+    both_works,
     check_directory,
     labels_by_variant,
     write_run,
@@ -39,7 +42,7 @@ from triaxial.merge.score import GRID, DrawOptions, Scores, signature
 from triaxial.merge.stages import Clock, masked_sources, refuse_marks, seeds_of, variants
 from triaxial.merge.variants import PRESETS, Preset
 from triaxial.nli import LABELS, Pair, Reading
-from triaxial.store import claim_directory
+from triaxial.store import claim_directory, digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,6 +57,7 @@ __all__ = [
     "without_marks",
 ]
 
+_PILOT = 40  # seeds whose cost is measured
 _Precision = Literal["auto", "fp32", "bf16"]
 
 
@@ -178,19 +182,77 @@ def run(
     out: Path,
     *,
     overwrite: bool = False,
+    budget: float | None = None,
 ) -> tuple[VariantSet, dict[str, Any], dict[str, Any]]:
     """From seeds to scores, into one directory; returns the set, the metrics and the facts.
 
     Called again after an interruption it goes on where it stopped.
+
+    Args:
+        reading: The seeds.
+        generating: How variants are made.
+        evaluating: Which models are scored.
+        settings: How the work is done.
+        out: Directory for the run.
+        overwrite: Replace the run of another call.
+        budget: Seconds that the whole may take: as many seeds are drawn, in the shares of their
+            labels, as a few of them show to fit. `None` for all.
     """
     check_directory(out)
+    sampled = None
+    if budget is not None:
+        reading, sampled = _sampled(reading, generating, evaluating, settings, budget)
     made = generate(reading, generating, settings)
+    if sampled is not None:
+        made.facts["data"]["sample"] = sampled
     key = run_key(made.key, evaluating, settings)
     claim_directory(out, RUN, key, replace=overwrite)
     predictions, facts = evaluate(made, evaluating, settings)
     metrics = score(made, predictions, evaluating.draw, facts["models"])
+    if sampled is not None and sampled["pairs"] < sampled["of"]:
+        metrics["warnings"].append(
+            f"a sample of {sampled['pairs']:,} of {sampled['of']:,} pairs, in the shares of their "
+            f"labels, to fit {sampled['budget']:g} s: the intervals are those of the sample"
+        )
     write_run(out, made, predictions, metrics, facts, key)
     return made, metrics, facts
+
+
+def _sampled(
+    reading: Reading,
+    generating: GenerateOptions,
+    evaluating: EvaluateOptions,
+    settings: Computing,
+    budget: float,
+) -> tuple[Reading, dict[str, Any]]:
+    """The seeds that fit, and how many they are of how many.
+
+    What the first few cost tells what one costs; their work lies in the store and is not lost.
+    """
+    order = stratified([pair.label.value for pair in reading.pairs], evaluating.draw.seed)
+
+    def first(count: int) -> Reading:
+        chosen = sorted(order[:count])
+        pairs = tuple(reading.pairs[n] for n in chosen)
+        return replace(reading, pairs=pairs, digest=digest([reading.digest, "first", count]))
+
+    def decide() -> dict[str, Any]:
+        begun = time.monotonic()
+        few = min(_PILOT, len(order))
+        made = generate(first(few), generating, settings)
+        _, facts = evaluate(made, evaluating, settings)
+        each = sum(both_works(made.work, facts["work"])["seconds"].values()) / few
+        spent = time.monotonic() - begun
+        return {"pairs": fitting(budget, spent, each, len(order), few)}
+
+    about = {
+        "budget": budget,
+        "generating": asdict(generating),
+        "evaluating": asdict(evaluating),
+    }
+    count = decided("merge", about, [reading.digest], settings, decide)["pairs"]
+    told = {"pairs": count, "of": len(order), "budget": budget}
+    return (reading if count == len(order) else first(count)), told
 
 
 def with_options(preset: Preset, **changes: Any) -> Preset:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from triaxial import __version__
+from triaxial.api.budget import decided, fitting, stratified
 from triaxial.api.temporal_corpus import SplitSet, read_split
 from triaxial.errors import InputError
 from triaxial.execute import Computing
@@ -59,6 +60,9 @@ VERSION = 1
 _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])", re.ASCII)
 
 Setup = Literal["time-stratified", "control"]
+
+
+_PILOT = 40  # documents whose cost is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,7 @@ def evaluate(
     computing: Computing | None = None,
     *,
     overwrite: bool = False,
+    budget: float | None = None,
 ) -> EvaluationSet:
     """Score the test documents of a split, or all documents after a model's cut-off.
 
@@ -139,6 +144,9 @@ def evaluate(
         options: What is scored.
         computing: How the work is done.
         overwrite: Replace the evaluation of another call.
+        budget: Seconds that it may take: as many documents are drawn, in the shares of their
+            months, as a few of them show to fit. The first model decides for all on the same
+            documents, so that they compare. `None` for all.
 
     Raises:
         InputError: The model, split or an option cannot be used, the model was trained on what it
@@ -147,6 +155,8 @@ def evaluate(
     """
     computing, out = computing or Computing(), Path(out)
     subject = subject_of(model, corpus, split, options or EvaluateOptions(), computing)
+    if budget is not None:
+        subject = _sampled(subject, budget, computing)
     key = digest({"kind": EVALUATION, "version": VERSION, "about": subject.about})
     claim_directory(out, EVALUATION, key, replace=overwrite)
     if finished(out):
@@ -219,6 +229,28 @@ def subject_of(
         "documents": digest(sorted(ids)),
     }
     return Subject(model, whole.only(ids), chosen, about)
+
+
+def _sampled(subject: Subject, budget: float, computing: Computing) -> Subject:
+    """With as many documents as fit, in the shares of their months."""
+    every = subject.corpus.columns().select("id", "date").sort("date", "id").rows()
+    order = stratified([date[:7] for _, date in every], 1)
+
+    def first(count: int) -> list[str]:
+        return [every[n][0] for n in sorted(order[:count])]
+
+    def decide() -> dict[str, Any]:
+        few = min(_PILOT, len(order))
+        _, _, cost = score_documents(subject.model, subject.corpus.only(first(few)), computing)
+        spent = cost["seconds"]
+        return {"documents": fitting(budget, spent, spent / few, len(order), few)}
+
+    inputs = [subject.about["documents"]]
+    count = decided("temporal", {"budget": budget}, inputs, computing, decide)["documents"]
+    ids = first(count)
+    sample = {"documents": count, "of": len(order), "budget": budget}
+    about = {**subject.about, "documents": digest(sorted(ids)), "sample": sample}
+    return replace(subject, corpus=subject.corpus.only(ids), about=about)
 
 
 def write_evaluation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -75,6 +76,8 @@ def run(
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
     workers: own.Workers = 1,
+    budget: options.Budget = None,
+    fail_if: options.FailIf = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -86,7 +89,16 @@ def run(
     """
     from triaxial.execute import Computing
 
+    options.check_condition(fail_if)
     grid = own.grid_of(context)
+    if (seconds := options.seconds(budget)) is not None:
+        from triaxial.api.c2gen_plan import within
+
+        grid = within(data, grid, Computing(store=store, device=device), seconds)
+        note(
+            f"budget {budget}: {grid.draw.per_type} items a type in training, "
+            f"{grid.draw.test_per_type} in the test"
+        )
     if plan:
         from triaxial.api.c2gen_plan import plan as planned
 
@@ -106,13 +118,15 @@ def run(
         computing = Computing(store, device, token_budget, workers, told)
         metrics = run_grid(data, grid, computing, out_dir, overwrite=overwrite)
     _print(metrics, as_json)
-    note(f"in {out_dir}; next: `triax c2gen analyse {out_dir}`")
+    note(f"in {out_dir}; next: `triax report {out_dir}`, `triax c2gen analyse {out_dir}`")
+    _gate(metrics, fail_if)
 
 
 @app.command()
 def score(
     run_dir: own.RunDir,
     target: own.Target = "paper",
+    fail_if: options.FailIf = None,
     as_json: options.Json = False,
 ) -> None:
     """Compute and print the figures of a run again, from its tables alone.
@@ -121,7 +135,10 @@ def score(
     """
     from triaxial.api.c2gen import score as scored
 
-    _print(scored(run_dir, target=target), as_json)
+    options.check_condition(fail_if)
+    metrics = scored(run_dir, target=target)
+    _print(metrics, as_json)
+    _gate(metrics, fail_if)
 
 
 @app.command()
@@ -162,3 +179,10 @@ def _print(metrics: dict[str, Any], as_json: bool) -> None:
     for strategies in metrics["signatures"].values():
         for line in strategies.values():
             console.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def _gate(metrics: Mapping[str, Any], fail_if: str | None) -> None:
+    if fail_if is not None:
+        from triaxial.api.gates import c2gen_figures, check_gate
+
+        check_gate(c2gen_figures(metrics), fail_if)

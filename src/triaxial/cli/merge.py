@@ -143,7 +143,7 @@ def evaluate(
     min_variants: merge_options.MinVariants = 20,
     draws: merge_options.Draws = 10,
     seed: merge_options.Seed = 1,
-    fail_if: merge_options.FailIf = None,
+    fail_if: options.FailIf = None,
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
@@ -159,7 +159,7 @@ def evaluate(
     from triaxial.api.merge_predict import evaluate as evaluated
     from triaxial.api.merge_predict import run_key
 
-    _check_gate_text(fail_if)
+    options.check_condition(fail_if)
     check_directory(out_dir)
     # What this call computes is its own: the work of making the set is the set's.
     made = replace(read_set(set_dir), work={})
@@ -177,7 +177,7 @@ def evaluate(
 def score(
     run_dir: merge_options.RunDir,
     as_json: options.Json = False,
-    fail_if: merge_options.FailIf = None,
+    fail_if: options.FailIf = None,
 ) -> None:
     """Compute and print the figures of a run again, from its tables alone.
 
@@ -186,7 +186,7 @@ def score(
     from triaxial.api.merge import score as scored
     from triaxial.api.merge_files import read_run
 
-    _check_gate_text(fail_if)
+    options.check_condition(fail_if)
     made, predictions, draw, models = read_run(run_dir)
     metrics = scored(made, predictions, draw, models)
     _print_run(metrics, {}, run_dir, as_json, fail_if)
@@ -223,11 +223,12 @@ def run(
     min_variants: merge_options.MinVariants = 20,
     draws: merge_options.Draws = 10,
     seed: merge_options.Seed = 1,
-    fail_if: merge_options.FailIf = None,
+    fail_if: options.FailIf = None,
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
     workers: merge_options.Workers = 1,
+    budget: options.Budget = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -239,7 +240,7 @@ def run(
     from triaxial.api.merge import run as run_all
     from triaxial.api.merge_files import both_works
 
-    _check_gate_text(fail_if)
+    options.check_condition(fail_if)
     reading = options.read(seeds, split, columns, label_map, on_bad, limit)
     changes = merge_options.changes(context)
     generating = merge_options.generating(
@@ -249,19 +250,17 @@ def run(
     with progress() as told:
         settings = merge_options.settings(store, device, token_budget, workers, told)
         made, metrics, facts = run_all(
-            reading, generating, evaluating, settings, out_dir, overwrite=overwrite
+            reading,
+            generating,
+            evaluating,
+            settings,
+            out_dir,
+            overwrite=overwrite,
+            budget=options.seconds(budget),
         )
     if not as_json:
         _print_set(made)
     _print_run(metrics, both_works(made.work, facts["work"]), out_dir, as_json, fail_if)
-
-
-def _check_gate_text(fail_if: str | None) -> None:
-    """Refuse a condition that cannot be read before any work is done."""
-    if fail_if is not None:
-        from triaxial.api.gates import parse_gate
-
-        parse_gate(fail_if)
 
 
 def _print_set(made: VariantSet) -> None:

@@ -144,13 +144,6 @@ Draws = Annotated[
 Seed = Annotated[
     int, typer.Option(help="Seed of the draws and the bootstrap.", rich_help_panel="Scores")
 ]
-FailIf = Annotated[
-    str | None,
-    typer.Option(
-        help="Exit with 1 when this holds: `SV95 < 70`, `VERB:SV95 < 60`, `MC < 50`.",
-        rich_help_panel="Scores",
-    ),
-]
 RunDir = Annotated[Path, typer.Argument(help="Directory of an earlier call.", show_default=False)]
 
 

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from triaxial.nli import Reading
 
-__all__ = ["read"]
+__all__ = ["check_condition", "read", "seconds"]
 
 Source = Annotated[
     str,
@@ -66,6 +66,22 @@ TokenBudget = Annotated[
         min=16, help="Padded tokens of a batch; by default what suits.", rich_help_panel="Computing"
     ),
 ]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        help="Time for the whole: `90s`, `15m`, `1h30m`. A stratified sample that fits is taken, "
+        "and the intervals are those of the sample.",
+        rich_help_panel="Computing",
+    ),
+]
+FailIf = Annotated[
+    str | None,
+    typer.Option(
+        help="Exit with 1 when this holds: `SV95 < 70`, `VERB:SV95 < 60`; `er-res:CI < 50`, "
+        "`forgetting > 20`; `increase > 5`, `slope > 0.5`.",
+        rich_help_panel="Output",
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option(
@@ -78,6 +94,23 @@ Overwrite = Annotated[
         "--overwrite", help="Replace the run of another call in --out.", rich_help_panel="Output"
     ),
 ]
+
+
+def seconds(budget: str | None) -> float | None:
+    """A budget in seconds."""
+    if budget is None:
+        return None
+    from triaxial.api.budget import parse_budget
+
+    return parse_budget(budget)
+
+
+def check_condition(fail_if: str | None) -> None:
+    """Refuse a condition that cannot be read before any work is done."""
+    if fail_if is not None:
+        from triaxial.api.gates import parse_gate
+
+        parse_gate(fail_if)
 
 
 def read(

@@ -9,7 +9,7 @@ import typer
 
 from triaxial.cli import options
 from triaxial.cli import temporal_options as own
-from triaxial.cli.console import note, out, print_json, progress
+from triaxial.cli.console import note, out, print_json, progress, warn
 from triaxial.cli.temporal_corpus import ingest, plant, split
 from triaxial.errors import InputError
 
@@ -135,6 +135,7 @@ def evaluate(
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
+    budget: options.Budget = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -151,8 +152,19 @@ def evaluate(
     )
     with progress() as told:
         computing = Computing(store, device, token_budget, progress=told)
-        found = scored(model, corpus, out_dir, split, asked, computing, overwrite=overwrite)
+        found = scored(
+            model,
+            corpus,
+            out_dir,
+            split,
+            asked,
+            computing,
+            overwrite=overwrite,
+            budget=options.seconds(budget),
+        )
     _print_evaluations({"": found}, bin_, as_json)
+    if (sample := found.facts.get("sample")) and sample["documents"] < sample["of"]:
+        warn(f"a sample of {sample['documents']:,} of {sample['of']:,} documents, to fit {budget}")
     more = f" --corpus {corpus} --split {split}" if split else ""
     note(f"in {out_dir}; next: `triax temporal analyse {out_dir} …{more}`")
 
@@ -257,6 +269,7 @@ def analyse(
     seed: own.Seed = 1,
     store: options.StoreDir = Path(".triaxial"),
     workers: own.Workers = 1,
+    fail_if: options.FailIf = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -271,6 +284,7 @@ def analyse(
     from triaxial.temporal.drift import Costs
     from triaxial.temporal.topics import TopicOptions
 
+    options.check_condition(fail_if)
     followed = tuple(term.strip() for term in terms.split(",")) if terms else ()
     if not all(followed) and terms:
         raise InputError(f"cannot read {terms!r}; write words with commas", where="--terms")
@@ -298,15 +312,19 @@ def analyse(
         )
     if as_json:
         print_json(metrics)
-        return
-    from triaxial.cli.temporal_tables import print_summary
+    else:
+        from triaxial.cli.temporal_tables import print_summary
 
-    console = out()
-    print_summary(console, metrics)
-    for line in metrics["signatures"].values():
-        console.print(line, style="dim", markup=False, soft_wrap=True)
+        console = out()
+        print_summary(console, metrics)
+        for line in metrics["signatures"].values():
+            console.print(line, style="dim", markup=False, soft_wrap=True)
     if out_dir is not None:
-        note(f"in {out_dir / 'metrics.json'}")
+        note(f"in {out_dir / 'metrics.json'}; next: `triax report {out_dir}`")
+    if fail_if is not None:
+        from triaxial.api.gates import check_gate, temporal_figures
+
+        check_gate(temporal_figures(metrics), fail_if)
 
 
 def _print_evaluations(

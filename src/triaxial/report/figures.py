@@ -22,6 +22,8 @@ Value: TypeAlias = str | int | float | None
 Rows: TypeAlias = Sequence[Mapping[str, Value]]
 
 _IDS = re.compile(r'(?<![-\w])id="|url\(#|href="#')
+# Roles of its parts: the drawing is one image with a name, and its numbers stand in a table.
+_ROLES = re.compile(r' (?:role|aria-\w+)="[^"]*"')
 _WIDTH, _SMALL = 520, 170
 _SERIES = tuple(f"var(--series-{n})" for n in range(1, 9))
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (3, 5), (1, 3), (12, 2))
@@ -339,7 +341,7 @@ def _drawn(
             columns=3,
         )
     # Many drawings share a page: names inside one must not be those inside another.
-    svg = _IDS.sub(rf"\g<0>{name}-", _svg(_themed(chart).to_json()))
+    svg = _IDS.sub(rf"\g<0>{name}-", _ROLES.sub("", _svg(_themed(chart).to_json())))
     label = escaping.escape(f"{title}. {caption}", quote=True)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     values = tuple(tuple(row.get(column) for column in columns) for row in rows)
@@ -365,13 +367,11 @@ def _themed(chart: alt.TopLevelMixin) -> Any:
         "titleFontSize": 12,
         "titleFontWeight": "normal",
     }
-    # No ARIA inside: the drawing is one image with a name, and its numbers stand in a table.
     whole: Any = chart
     return (
         whole.configure(
             background="transparent",
             font="system-ui, sans-serif",
-            aria=False,
             # Texts are measured in another font than the reader's: room for a wider one.
             padding={"left": 36, "top": 5, "right": 24, "bottom": 5},
         )
