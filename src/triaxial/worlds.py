@@ -103,23 +103,28 @@ def world(seed: int = 1, *, sentences: int = 2400, training: int = 1800, seeds: 
     return World(text, tuple(pairs), tuple(tested), tuple(every))
 
 
-def compositions(verbs: int = 2) -> list[Item]:
-    """Composed items on which a tiny model can learn both parts: 40 natural inferences a label.
+def compositions(
+    who: Sequence[str] = _WHO, actions: Sequence[str] = _ACTIONS, verbs: int = 2
+) -> list[Item]:
+    """Composed items on which a tiny model can learn both parts.
 
     Premises are "A dog runs", hypotheses "Somebody runs" (entailment), "A dog is happy" (neutral)
     or "There is no dog" (contradiction).
 
     Args:
-        verbs: How many verbs of each signature: as many times 40 items of each type.
+        who: Nouns.
+        actions: Verbs in their base form. Every noun with every action is a natural inference, the
+            labels in turn.
+        verbs: How many veridical verbs of each signature.
     """
     chosen = [v for label in LABELS for v in [v for v in VERBS if v.signature == label][:verbs]]
     items = []
-    for number, (who, action) in enumerate(itertools.product(_WHO, _ACTIONS)):
+    for number, (noun, action) in enumerate(itertools.product(who, actions)):
         natural = LABELS[number % 3]
         other = {
             Label.ENTAILMENT: f"Somebody {action}s",
-            Label.NEUTRAL: f"A {who} is happy",
-            Label.CONTRADICTION: f"There is no {who}",
+            Label.NEUTRAL: f"A {noun} is happy",
+            Label.CONTRADICTION: f"There is no {noun}",
         }[natural]
         for verb in chosen:
             items.append(
@@ -131,8 +136,8 @@ def compositions(verbs: int = 2) -> list[Item]:
                     direction="ab",
                     relation="other",
                     part="seen",
-                    sent1=f"A {who} {verb.third} to {action}",
-                    mid_sent=f"A {who} {action}s",
+                    sent1=f"A {noun} {verb.third} to {action}",
+                    mid_sent=f"A {noun} {action}s",
                     sent2=other,
                     veridical_label=verb.signature.value,
                     sick_label=natural.value,

@@ -8,50 +8,15 @@ import numpy as np
 import pytest
 
 from triaxial.c2gen.compose import Item
-from triaxial.c2gen.verbs import VERBS, composed_label, sound_label, type_of
-from triaxial.nli import LABELS, Label
+from triaxial.worlds import compositions
 
 SUBJECTS = ("dog", "cat", "man", "woman", "boy", "girl")
 ACTIONS = ("run", "sleep", "sing", "swim", "eat", "jump")
-# Two verbs of each signature are enough.
-WORLD_VERBS = [
-    [verb for verb in VERBS if verb.signature == label][place]
-    for label in LABELS
-    for place in (0, 1)
-]
 
 
 def world() -> list[Item]:
     """36 natural primitives, 12 a label, by six verbs: 24 items of each type."""
-    items = []
-    for number, (subject, action) in enumerate((s, a) for s in SUBJECTS for a in ACTIONS):
-        natural = LABELS[number % 3]
-        other = {
-            Label.ENTAILMENT: f"An animal {action}s",
-            Label.NEUTRAL: f"A {subject} is happy",
-            Label.CONTRADICTION: f"There is no {subject}",
-        }[natural]
-        for verb in WORLD_VERBS:
-            items.append(
-                Item(
-                    id=f"{number}ab-{verb.lemma}",
-                    type=type_of(verb.signature, natural),
-                    verb=verb.lemma,
-                    pair_id=str(number),
-                    direction="ab",
-                    relation="other",
-                    part="seen",
-                    sent1=f"A {subject} {verb.third} to {action}",
-                    mid_sent=f"A {subject} {action}s",
-                    sent2=other,
-                    veridical_label=verb.signature.value,
-                    sick_label=natural.value,
-                    label=composed_label(verb.signature, natural).value,
-                    sound=sound_label(verb.signature, natural, Label.NEUTRAL, False).value,
-                    agreement=verb.agreement,
-                )
-            )
-    return items
+    return compositions(SUBJECTS, ACTIONS)
 
 
 @pytest.fixture(scope="session")

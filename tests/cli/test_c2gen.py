@@ -10,44 +10,19 @@ import polars as pl
 import pytest
 
 from triaxial.c2gen.compose import Item
-from triaxial.c2gen.verbs import VERBS, composed_label, type_of
 from triaxial.models.tiny import tiny_masked
-from triaxial.nli import LABELS
 from triaxial.store import table_of, write_jsonl
+from triaxial.worlds import compositions
 
 
 @pytest.fixture(scope="session")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with `items.jsonl` and the encoder `encoder`."""
     root = tmp_path_factory.mktemp("composed")
-    items, words = [], set()
-    verbs = [v for label in LABELS for v in [v for v in VERBS if v.signature == label][:2]]
-    actions = ("run", "sleep", "sing", "swim")
-    for number, (subject, action) in enumerate(
-        (s, a) for s in ("dog", "cat", "man", "girl", "boy", "cook") for a in actions
-    ):
-        natural = LABELS[number % 3]
-        other = (f"An animal {action}s", f"A {subject} is happy", f"There is no {subject}")
-        for verb in verbs:
-            item = Item(
-                id=f"{number}ab-{verb.lemma}",
-                type=type_of(verb.signature, natural),
-                verb=verb.lemma,
-                pair_id=str(number),
-                direction="ab",
-                relation="other",
-                part="seen",
-                sent1=f"A {subject} {verb.third} to {action}",
-                mid_sent=f"A {subject} {action}s",
-                sent2=other[number % 3],
-                veridical_label=verb.signature.value,
-                sick_label=natural.value,
-                label=composed_label(verb.signature, natural).value,
-                sound="neutral",
-                agreement=verb.agreement,
-            )
-            items.append(item)
-            words |= set(f"{item.sent1} {item.mid_sent} {item.sent2}".split())
+    nouns = ("dog", "cat", "man", "girl", "boy", "cook")
+    items = compositions(nouns, ("run", "sleep", "sing", "swim"))
+    texts = (text for item in items for text in (item.sent1, item.mid_sent, item.sent2))
+    words = {word for text in texts for word in text.split()}
     write_jsonl(root / "items.jsonl", table_of(items, Item))
     tiny_masked(root / "encoder", sorted(words), hidden=16)
     return root

@@ -361,3 +361,25 @@ def test_plant_tells_what_it_planted(tmp_path: Path, triax: Triax) -> None:
     code, _, err = triax(*given, "--new-share", "2")
     assert code == 2
     assert "wanted 0 to 1000, and a share in 0..1" in err
+
+
+def test_a_budget_samples_the_months_and_all_models_alike(
+    made: Path, tmp_path: Path, triax: Triax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from triaxial.api import temporal_evaluate
+
+    monkeypatch.setattr(temporal_evaluate, "_PILOT", 3)
+    fits = iter((6, 9))
+    monkeypatch.setattr(temporal_evaluate, "fitting", lambda *_: next(fits))
+    chosen = []
+    for name in ("past", "control"):
+        given = ("temporal", "evaluate", made / name, *both(made), "--out", tmp_path / name)
+        code, _, err = triax(*given, "--store", tmp_path / "store", "--budget", "5m")
+        assert code == 0
+        assert "WARNING: a sample of 6 of 15 documents, to fit 5m" in err
+        chosen.append(pl.read_parquet(tmp_path / name / "documents.parquet")["document"].to_list())
+    # The second model takes what the first decided: they compare on the same documents.
+    assert chosen[0] == chosen[1]
+    months = [json.loads(line) for line in (made / "planted.jsonl").read_text().splitlines()]
+    of = {row["id"]: row["date"][:7] for row in months}
+    assert sorted(of[name] for name in chosen[0]) == sorted(["2016-10", "2016-11", "2016-12"] * 2)

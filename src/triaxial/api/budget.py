@@ -28,6 +28,9 @@ _RESERVE = 0.9  # of a budget: what was measured on a few units is not exact
 def parse_budget(text: str) -> float:
     """Seconds of `90s`, `15m`, `2h` or `1h30m`.
 
+    >>> parse_budget("1h30m")
+    5400.0
+
     Raises:
         InputError: It is none of these.
     """
@@ -45,6 +48,10 @@ def stratified(strata: Sequence[str], seed: int) -> list[int]:
     Args:
         strata: The stratum of each position.
         seed: Of the order within strata.
+
+    >>> strata = ["a", "b"] * 4
+    >>> sorted(strata[n] for n in stratified(strata, 1)[:4])
+    ['a', 'a', 'b', 'b']
     """
     inside: dict[str, list[int]] = defaultdict(list)
     for position, stratum in enumerate(strata):
@@ -61,6 +68,11 @@ def stratified(strata: Sequence[str], seed: int) -> list[int]:
 
 def fitting(budget: float, spent: float, each: float, whole: int, least: int) -> int:
     """How many units fit.
+
+    Ten percent are a reserve: of 100 seconds 90 count, of which 10 are gone.
+
+    >>> fitting(100, 10, 2.0, 1000, 5)
+    45
 
     Args:
         budget: Seconds.

@@ -85,6 +85,10 @@ class Figure:
 def parse_gate(text: str) -> Condition:
     """Read a condition such as `SV95 < 70`, `VERB:SV95 < 60`, `er-res:CI < 50`, `slope > 0.5`.
 
+    >>> read = parse_gate("VERB:SV95 < 60")
+    >>> read.group, read.metric, read.limit
+    ('VERB', 'SV95', 60.0)
+
     Raises:
         InputError: It cannot be read, or its limit is no number or a share.
     """
@@ -126,7 +130,12 @@ def check_gate(figures: Sequence[Figure], condition: str) -> None:
 
 
 def judge(condition: Condition, figures: Sequence[Figure]) -> tuple[list[str], list[str]]:
-    """The figures that a condition names, in words, and those that meet it."""
+    """The figures that a condition names, in words, and those that meet it.
+
+    >>> figures = [Figure("old", "S", 81.0), Figure("new", "S", 79.5)]
+    >>> judge(parse_gate("S < 80"), figures)
+    (['old: S = 81.0', 'new: S = 79.5'], ['new: S = 79.5'])
+    """
     meets = _OPERATORS[condition.op]
     seen, failed = [], []
     for figure in figures:

@@ -325,6 +325,7 @@ def _cost(metrics: Mapping[str, Any], place: str) -> Chart | None:
         )
     if not rows:
         return None
+    longest = max(float(row["seconds"]) for row in rows)
     return scatter(
         slug(place, "cost"),
         "What each strategy costs and keeps",
@@ -332,7 +333,7 @@ def _cost(metrics: Mapping[str, Any], place: str) -> Chart | None:
         "of held-out items with both parts right after the last stage, with 95 % intervals; one "
         "point a stream. Steps, tokens a second and peak memory are in the numbers.",
         rows,
-        Axis("seconds", "seconds after the first stage"),
+        Axis("seconds", "seconds after the first stage", domain=(0, 1.05 * longest)),
         Axis("V+N", "V and N right, %", domain=(0, 100)),
         series="strategy",
     )

@@ -102,7 +102,7 @@ def _sentence(metrics: Mapping[str, Any]) -> str:
             f"{model} is right on {interval(one['seed_accuracy'])} % of {one['seeds']:,} seeds, "
             f"but on 95 % of their variants for only {interval(one['sv'][18])} %: {lost:.1f} "
             "points lost to replaced words"
-            + ("" if matching is None else f"; SV matches it at CT {matching} %")
+            + ("" if matching is None else f"; SV comes closest to it at CT {matching} %")
             + f". Always neutral: {_neutral(metrics)} %."
         )
     return " ".join(told) or "No model was scored."

@@ -154,6 +154,9 @@ def composed_label(veridical: Label, natural: Label) -> Label:
     Args:
         veridical: "x verbs to S" against S, the verb's signature.
         natural: S against S'.
+
+    >>> composed_label(Label.CONTRADICTION, Label.ENTAILMENT).value
+    'contradiction'
     """
     if veridical == _E:
         return natural

@@ -210,7 +210,11 @@ def csv_of(block: Table | Chart) -> str:
 
 
 def marked(sentence: Sentence) -> Any:
-    """Its text as HTML, escaped, with the marked places in `<mark>`."""
+    """Its text as HTML, escaped, with the marked places in `<mark>`.
+
+    >>> print(marked(Sentence("premise", "A boy & a dog", ((2, 5),))))
+    A <mark>boy</mark> &amp; a dog
+    """
     import markupsafe
 
     parts, at = [], 0

@@ -82,25 +82,29 @@ class Corpus:
             yield from self.part(n)
 
     def only(self, ids: Iterable[str]) -> Corpus:
-        """The documents with some ids."""
+        """The documents with some ids, whichever counted before."""
         return replace(self, ids=frozenset(ids))
 
     def part(self, number: int) -> list[Document]:
         """The documents of one part."""
-        import polars as pl
-
         table = read_table(self.parts[number], ["id", "date", "text", "source"])
-        if self.ids is not None:
-            ids = self.ids
-            table = table.filter(pl.Series([name in ids for name in table["id"]], dtype=pl.Boolean))
-        return [Document(*row) for row in table.iter_rows()]
+        return [Document(*row) for row in self._counting(table).iter_rows()]
 
     def columns(self) -> pl.DataFrame:
-        """`id`, `date`, `source` and `words` of every document, without the texts."""
+        """`id`, `date`, `source` and `words` of every document that counts, without the texts."""
         import polars as pl
 
         names = ["id", "date", "source", "words"]
-        return pl.concat([read_table(part, names) for part in self.parts])
+        return self._counting(pl.concat([read_table(part, names) for part in self.parts]))
+
+    def _counting(self, table: pl.DataFrame) -> pl.DataFrame:
+        """The rows of documents that count."""
+        import polars as pl
+
+        if self.ids is None:
+            return table
+        ids = self.ids
+        return table.filter(pl.Series([name in ids for name in table["id"]], dtype=pl.Boolean))
 
 
 def open_corpus(directory: str | Path) -> Corpus:
