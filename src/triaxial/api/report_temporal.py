@@ -192,6 +192,7 @@ def _curve(metrics: Mapping[str, Any], place: str) -> Chart | None:
         Axis("increase", "perplexity over control, %"),
         series="run",
         zero=True,
+        order=list(metrics["runs"]),
     )
 
 
@@ -223,6 +224,7 @@ def _slices(metrics: Mapping[str, Any], place: str, kind: str) -> Chart | None:
         Axis("increase", "perplexity over control, %"),
         series="run",
         at=0.0,
+        order=list(metrics["runs"]),
     )
 
 
@@ -246,12 +248,13 @@ def _slice_curves(metrics: Mapping[str, Any], place: str) -> Chart | None:
         slug(place, "tags", "curves"),
         f"By part of speech and {metrics['bin']}: {run}",
         f"The nine most frequent. Across: months after {metrics['cutoff']}; up: percent of "
-        "perplexity over the control, with 95 % bands.",
+        "perplexity over the control, with 95 % bands, each on a scale of its own.",
         rows,
         Axis("months", "months"),
         Axis("increase", "%"),
         series="run",
         panels=Axis("tag", "", "N", tuple(row["cell"] for row in chosen)),
+        free=True,
         zero=True,
     )
 
@@ -281,6 +284,7 @@ def _new_words(metrics: Mapping[str, Any], place: str) -> Chart | None:
         Axis("perplexity", "perplexity a word"),
         series="run",
         log=True,
+        order=list(metrics["runs"]),
     )
 
 
@@ -329,6 +333,7 @@ def _change(metrics: Mapping[str, Any], place: str) -> Chart | None:
         Axis("nats", "of the increase, % "),
         series="run",
         at=0.0,
+        order=list(metrics["runs"]),
     )
 
 

@@ -94,7 +94,9 @@ def curves(
     level: str | None = None,
     marked: str | None = None,
     panels: Axis | None = None,
+    free: bool = False,
     zero: bool = False,
+    order: Sequence[str] = (),
 ) -> Chart:
     """Lines over x with a band between `low` and `high`, one a series.
 
@@ -111,11 +113,13 @@ def curves(
         level: Column of a level of each series, drawn as a thin dashed line.
         marked: Column that is true at points to be marked.
         panels: Column that divides the drawing into small ones.
+        free: Whether each of these has a scale of its own.
         zero: Whether a line stands at y = 0.
+        order: Of the series, where other drawings have them too: one colour for one thing.
     """
     import altair as alt
 
-    names = _seen(rows, series)
+    names = _seen(rows, series, order)
     scale = {"scale": alt.Scale(domain=[*y.domain] if y.domain else alt.Undefined, zero=False)}
     across = _channel(alt.X, x)
     colour = _colour(series, names)
@@ -148,7 +152,7 @@ def curves(
             .mark_rule(color="currentColor", opacity=0.5)
             .encode(y=alt.Y("zero:Q", title=y.title))
         )
-    return _drawn(name, title, caption, rows, alt.layer(*layers), panels)
+    return _drawn(name, title, caption, rows, alt.layer(*layers), panels, free=free)
 
 
 def intervals(
@@ -164,6 +168,7 @@ def intervals(
     high: str = "high",
     at: float | None = None,
     log: bool = False,
+    order: Sequence[str] = (),
 ) -> Chart:
     """Points with intervals, one line a category, series below each other.
 
@@ -179,10 +184,11 @@ def intervals(
         high: Column of its upper end.
         at: A value to be marked by a line.
         log: Whether the values stand on a logarithmic scale.
+        order: Of the series, where other drawings have them too: one colour for one thing.
     """
     import altair as alt
 
-    names = _seen(rows, series)
+    names = _seen(rows, series, order)
     scale = alt.Scale(
         type="log" if log else "linear",
         domain=[*value.domain] if value.domain else alt.Undefined,
@@ -319,6 +325,8 @@ def _drawn(
     chart: Any,
     panels: Axis | None,
     height: Any = 260,
+    *,
+    free: bool = False,
 ) -> Chart:
     """The chart with its rows, its drawing and a name for those who hear it."""
     import html as escaping
@@ -340,6 +348,8 @@ def _drawn(
             ),
             columns=3,
         )
+        if free:
+            chart = chart.resolve_scale(y="independent")
     # Many drawings share a page: names inside one must not be those inside another.
     svg = _IDS.sub(rf"\g<0>{name}-", _ROLES.sub("", _svg(_themed(chart).to_json())))
     label = escaping.escape(f"{title}. {caption}", quote=True)
@@ -427,5 +437,7 @@ def _colour(series: str, names: Sequence[str]) -> Any:
     )
 
 
-def _seen(rows: Rows, column: str) -> list[str]:
-    return list(dict.fromkeys(str(row[column]) for row in rows))
+def _seen(rows: Rows, column: str, order: Sequence[str] = ()) -> list[str]:
+    """The names of a column as they come, those of `order` first; no name that is not there."""
+    found = dict.fromkeys(str(row[column]) for row in rows)
+    return [*(name for name in order if name in found), *(n for n in found if n not in order)]
