@@ -5,7 +5,7 @@ Everything is trained on the spot, so that nothing is fetched and nothing is can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from triaxial.api.merge import GenerateOptions
 from triaxial.api.merge import run as run_merge
 from triaxial.api.merge_predict import EvaluateOptions
 from triaxial.api.report import report, write_report
+from triaxial.api.report_shown import interval
 from triaxial.api.temporal import AnalyseOptions, analyse, fit
 from triaxial.api.temporal_adapt import AdaptRequest, adapt
 from triaxial.api.temporal_corpus import split_corpus
@@ -155,7 +156,7 @@ def _replacement(
     )
     (scored,) = metrics["models"].values()
     by_class = {name: one["sv"][18] for name, one in scored.get("class", {}).items()}
-    told = ", ".join(f"{name} {_interval(sv)}" for name, sv in by_class.items())
+    told = ", ".join(f"{name} {interval(sv)}" for name, sv in by_class.items())
     truth = "Half of the verbs were trained under contradiction alone, so verbs are the hardest."
     return out, metrics, {f"Replacement. {truth}": f"SV95 by word class, %: {told or 'no seeds'}"}
 
@@ -187,7 +188,7 @@ def _composition(
         strategy: run["forgetting"]["probe"]["forget"]["V"]
         for strategy, run in metrics["streams"]["ver-nat"].items()
     }
-    told = ", ".join(f"{strategy} {_interval(figure)}" for strategy, figure in lost.items())
+    told = ", ".join(f"{strategy} {interval(figure)}" for strategy, figure in lost.items())
     truth = (
         "Only the first stage teaches what veridical verbs mean (V): it is forgotten without a "
         "remedy, and kept by replay (er-res)."
@@ -249,13 +250,13 @@ def _time(
     whole = metrics["curves"]["past"]["overall"]["percent"]
     classes = {row["cell"]: row["runs"]["past"]["increase"] for row in metrics["tags"]["rows"]}
     flat = ", ".join(
-        f"{tag} {_interval(classes[tag], '+.1f')}" for tag in ("DET", "NOUN") if tag in classes
+        f"{tag} {interval(classes[tag], '+.1f')}" for tag in ("DET", "NOUN") if tag in classes
     )
     new = {row["cell"]: row["runs"]["past"]["increase"] for row in metrics["emerging"]["cells"]}
-    told = ", ".join(f"{cell} words {_interval(one, '+.1f')}" for cell, one in new.items())
+    told = ", ".join(f"{cell} words {interval(one, '+.1f')}" for cell, one in new.items())
     planted = {
         f"Time. {len(truth.new)} words appear and content words drift; function words do not.": (
-            f"drift: {drift}; perplexity over CONTROL {_interval(whole, '+.1f')} %; {told}; {flat}"
+            f"drift: {drift}; perplexity over CONTROL {interval(whole, '+.1f')} %; {told}; {flat}"
         )
     }
     return out, metrics, planted
@@ -264,11 +265,3 @@ def _time(
 def _loss(computing: Computing, what: str) -> Callable[[int, int, float], None]:
     told = computing.told(what)
     return lambda done, total, _loss: told(done, total)
-
-
-def _interval(figure: Mapping[str, Any], form: str = ".1f") -> str:
-    if figure["value"] is None:
-        return "-"
-    if figure["low"] is None:
-        return f"{figure['value']:{form}}"
-    return f"{figure['value']:{form}} [{figure['low']:{form}}, {figure['high']:{form}}]"

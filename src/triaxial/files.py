@@ -15,7 +15,7 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -29,6 +29,7 @@ __all__ = [
     "canonical",
     "check_schema",
     "claim_directory",
+    "complete_manifest",
     "digest",
     "explained",
     "file_digest",
@@ -215,6 +216,32 @@ def finished_directory(out: str | Path, kind: str, wanted: str) -> dict[str, Any
     if manifest.get("kind") != kind or not manifest.get("complete"):
         raise StoreError(f"is no finished {wanted}", where=out)
     check_schema(manifest, out)
+    return manifest
+
+
+def complete_manifest(
+    directory: Path, kinds: Collection[str], *, missing: str, wanted: str
+) -> dict[str, Any]:
+    """The manifest of a directory that a user named, of one of several kinds.
+
+    Args:
+        directory: The directory.
+        kinds: Those that will do.
+        missing: What to say where there is no manifest.
+        wanted: What to say behind the kind of another one.
+
+    Raises:
+        InputError: It is none of these, or was not finished.
+        StoreError: It is of another schema.
+    """
+    if not (directory / MANIFEST).is_file():
+        raise InputError(missing, where=directory)
+    manifest = read_json(directory / MANIFEST)
+    if manifest.get("kind") not in kinds:
+        raise InputError(f"is a {manifest.get('kind')}{wanted}", where=directory)
+    if not manifest.get("complete"):
+        raise InputError("is not complete; call the command that writes it again", where=directory)
+    check_schema(manifest, directory)
     return manifest
 
 

@@ -466,6 +466,8 @@ def test_a_budget_takes_a_sample_and_says_so(
     # Decided once: a faster machine takes the same sample, and the run is found finished.
     monkeypatch.setattr(merge, "fitting", lambda *_: 24)
     assert json.loads(triax(*given)[1])["seeds"]["pairs"] == 9
+    # Scored again, the run still says that it is of a sample.
+    assert warning in json.loads(triax("merge", "score", tmp_path / "run", "--json")[1])["warnings"]
 
 
 def test_a_budget_that_holds_all_is_the_whole_run(small: Path, tmp_path: Path, triax) -> None:

@@ -155,6 +155,12 @@ def score(
         "baselines": {},
         "warnings": [],
     }
+    sample = made.facts["data"].get("sample")
+    if sample is not None and sample["pairs"] < sample["of"]:
+        result["warnings"].append(
+            f"a sample of {sample['pairs']:,} of {sample['of']:,} pairs, in the shares of their "
+            f"labels, to fit {sample['budget']:g} s: the intervals are those of the sample"
+        )
     if kept is None:
         result["warnings"].append(
             f"no seed has {draw.n} variants: see the funnel; more masked LMs, a larger --k or a "
@@ -209,11 +215,6 @@ def run(
     claim_directory(out, RUN, key, replace=overwrite)
     predictions, facts = evaluate(made, evaluating, settings)
     metrics = score(made, predictions, evaluating.draw, facts["models"])
-    if sampled is not None and sampled["pairs"] < sampled["of"]:
-        metrics["warnings"].append(
-            f"a sample of {sampled['pairs']:,} of {sampled['of']:,} pairs, in the shares of their "
-            f"labels, to fit {sampled['budget']:g} s: the intervals are those of the sample"
-        )
     write_run(out, made, predictions, metrics, facts, key)
     return made, metrics, facts
 

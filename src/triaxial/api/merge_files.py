@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from triaxial.errors import InputError, StoreError
+from triaxial.errors import StoreError
 from triaxial.merge.analyses import Predictions, VariantIndex
 from triaxial.merge.score import DrawOptions
 from triaxial.nli import LABELS, Pair
 from triaxial.store import (
-    check_schema,
     claim_directory,
+    complete_manifest,
     finish_directory,
     read_json,
     read_table,
@@ -211,18 +211,9 @@ def _write_tables(out: Path, made: VariantSet) -> None:
 
 
 def _manifest(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
-    path = directory / "manifest.json"
-    if not path.is_file():
-        raise InputError(
-            "is not a set or a run (no manifest.json); name the --out of an earlier command",
-            where=directory,
-        )
-    manifest = read_json(path)
-    if manifest.get("kind") not in kinds:
-        raise InputError(
-            f"is a {manifest.get('kind')}, wanted {' or '.join(kinds)}", where=directory
-        )
-    if not manifest.get("complete"):
-        raise InputError("is not complete; call the command that writes it again", where=directory)
-    check_schema(manifest, directory)
-    return manifest
+    return complete_manifest(
+        directory,
+        kinds,
+        missing="is not a set or a run (no manifest.json); name the --out of an earlier command",
+        wanted=f", wanted {' or '.join(kinds)}",
+    )

@@ -15,7 +15,7 @@ from triaxial.api.merge_files import RUN as MERGE
 from triaxial.api.temporal import ANALYSIS as TEMPORAL
 from triaxial.errors import InputError
 from triaxial.report.page import Gate, Report, Section, as_html, as_markdown, as_plain
-from triaxial.store import check_schema, read_json, write_bytes_atomic, write_json
+from triaxial.store import complete_manifest, write_bytes_atomic, write_json
 
 __all__ = ["Form", "named_runs", "report", "write_report"]
 
@@ -121,15 +121,11 @@ def _with_gate(section: Section, gate: Gate | None) -> Section:
 
 
 def _kind(path: Path) -> str:
-    manifest = path / "manifest.json"
-    if not manifest.is_file():
-        raise InputError("is no run (no manifest.json); name the --out of a command", where=path)
-    found = read_json(manifest)
-    kind = found.get("kind")
-    if kind not in _AXES:
-        wanted = "`triax merge run`, `triax c2gen run` or `triax temporal analyse`"
-        raise InputError(f"is a {kind}; wanted the --out of {wanted}", where=path)
-    if not found.get("complete"):
-        raise InputError("is not complete; call the command that writes it again", where=path)
-    check_schema(found, path)
-    return str(kind)
+    manifest = complete_manifest(
+        path,
+        _AXES,
+        missing="is no run (no manifest.json); name the --out of a command",
+        wanted="; wanted the --out of `triax merge run`, `triax c2gen run` or `triax temporal "
+        "analyse`",
+    )
+    return str(manifest["kind"])

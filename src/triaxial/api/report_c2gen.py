@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from triaxial.api.gates import Figure, c2gen_figures
-from triaxial.api.report_shown import DASH, dated, interval, number, slug
+from triaxial.api.report_shown import DASH, dated, ends, interval, number, slug
 from triaxial.report.figures import Axis, Chart, heat_map, intervals, parts, scatter
 from triaxial.report.page import Section, Table, Verdict
 from triaxial.store import read_json
@@ -208,8 +208,7 @@ def _by_type(metrics: Mapping[str, Any], place: str) -> Chart | None:
                         "run": f"{stream}, {name}" if shared else f"{stream}, {strategy}, {name}",
                         "type": kind,
                         "CI": figure["value"],
-                        "low": figure["low"],
-                        "high": figure["high"],
+                        **ends(figure),
                         "n": figure["n"],
                         "items": _PARTS[part],
                     }
@@ -279,10 +278,9 @@ def _forgetting(metrics: Mapping[str, Any], place: str) -> Chart | None:
         for metric in ("V", "N", "CI"):
             figure = found["forget"][metric]
             if figure["value"] is not None and figure["value"] > -100:
-                ends = {"low": figure["low"], "high": figure["high"], "n": figure["n"]}
                 rows.append(
                     {"run": f"{stream}, {strategy}", "of": metric, "forgotten": figure["value"]}
-                    | ends
+                    | {**ends(figure), "n": figure["n"]}
                 )
     if not rows:
         return None
@@ -314,8 +312,7 @@ def _cost(metrics: Mapping[str, Any], place: str) -> Chart | None:
                 "stream": stream,
                 "seconds": spent["seconds"],
                 "V+N": figure["value"],
-                "low": figure["low"],
-                "high": figure["high"],
+                **ends(figure),
                 "CI": scored["CI"]["value"],
                 "n": figure["n"],
                 "steps": spent["steps"],

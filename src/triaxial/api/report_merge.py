@@ -9,7 +9,7 @@ from typing import Any
 
 from triaxial.api.gates import Figure, merge_figures
 from triaxial.api.merge_files import VariantSet, read_metrics, read_run
-from triaxial.api.report_shown import count, dated, interval, slug
+from triaxial.api.report_shown import count, dated, ends, interval, slug
 from triaxial.merge.filters import variant_texts
 from triaxial.nli import Pair
 from triaxial.report.figures import Axis, Chart, curves, intervals, parts
@@ -176,8 +176,8 @@ def _by_group(metrics: Mapping[str, Any], place: str) -> list[Chart]:
                 rows += [{**row, what: panel} for row in _curve(model, one, metrics["grid"])]
                 sv = one["sv"][18]
                 points.append(
-                    {what: panel, "model": model, "SV95": sv["value"], "low": sv["low"]}
-                    | {"high": sv["high"], "S": one["seed_accuracy"]["value"], "n": one["seeds"]}
+                    {what: panel, "model": model, "SV95": sv["value"], **ends(sv)}
+                    | {"S": one["seed_accuracy"]["value"], "n": one["seeds"]}
                 )
         if not rows:
             continue
@@ -218,8 +218,7 @@ def _curve(model: str, one: Mapping[str, Any], grid: Sequence[int]) -> list[dict
             "model": model,
             "CT": ct,
             "SV": sv["value"],
-            "low": sv["low"],
-            "high": sv["high"],
+            **ends(sv),
             "S": one["seed_accuracy"]["value"],
             "MC": ct == one["matching"]["point"],
             "n": one["seeds"],

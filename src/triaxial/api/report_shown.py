@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["DASH", "count", "dated", "interval", "number", "slug"]
+__all__ = ["DASH", "count", "dated", "ends", "interval", "number", "slug"]
 
 DASH = "-"
 
@@ -18,6 +18,11 @@ def interval(figure: Mapping[str, Any] | None, form: str = ".1f") -> str:
     if figure.get("low") is None or figure.get("high") is None:
         return value
     return f"{value} [{figure['low']:{form}}, {figure['high']:{form}}]"
+
+
+def ends(figure: Mapping[str, Any]) -> dict[str, Any]:
+    """The ends of its interval, as charts want them."""
+    return {"low": figure["low"], "high": figure["high"]}
 
 
 def number(value: float | None, form: str = ".1f") -> str:

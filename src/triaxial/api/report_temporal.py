@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from triaxial.api.gates import Figure, temporal_figures
-from triaxial.api.report_shown import DASH, dated, interval, number, slug
+from triaxial.api.report_shown import DASH, dated, ends, interval, number, slug
 from triaxial.report.figures import Axis, Chart, curves, intervals
 from triaxial.report.page import Section, Table, Verdict
 from triaxial.store import read_json
@@ -169,8 +169,7 @@ def _curve(metrics: Mapping[str, Any], place: str) -> Chart | None:
             "bin": one["bin"],
             "months": one["x"],
             "increase": one["increase"]["value"],
-            "low": one["increase"]["low"],
-            "high": one["increase"]["high"],
+            **ends(one["increase"]),
             "documents": one["documents"],
             "words": one["words"],
         }
@@ -206,8 +205,8 @@ def _slices(metrics: Mapping[str, Any], place: str, kind: str) -> Chart | None:
             figure = found["increase"]
             if figure["value"] is not None:
                 rows.append(
-                    {"cell": label, "run": run, "increase": figure["value"], "low": figure["low"]}
-                    | {"high": figure["high"], "n": row["n"]}
+                    {"cell": label, "run": run, "increase": figure["value"]}
+                    | {**ends(figure), "n": row["n"]}
                 )
     if not rows:
         return None
@@ -236,8 +235,7 @@ def _slice_curves(metrics: Mapping[str, Any], place: str) -> Chart | None:
     whole = metrics["curves"][run]["bins"]
     chosen = sorted(metrics["tags"]["rows"], key=lambda row: -row["n"])[:9]
     rows = [
-        {"tag": row["cell"], "run": run, "months": at["x"], "increase": one["value"]}
-        | {"low": one["low"], "high": one["high"]}
+        {"tag": row["cell"], "run": run, "months": at["x"], "increase": one["value"]} | ends(one)
         for row in chosen
         for at, cell in zip(whole, row["runs"][run]["bins"], strict=True)
         if (one := cell["increase"])["value"] is not None and at["x"] is not None
@@ -265,7 +263,7 @@ def _new_words(metrics: Mapping[str, Any], place: str) -> Chart | None:
         return None
     rows = [
         {"words": f"{row['cell']} ({row['n']:,})", "run": run, "perplexity": figure["value"]}
-        | {"low": figure["low"], "high": figure["high"], "n": row["n"]}
+        | {**ends(figure), "n": row["n"]}
         for row in found["cells"]
         for run, figure in row["perplexity"].items()
         if figure["value"] is not None
@@ -315,8 +313,7 @@ def _change(metrics: Mapping[str, Any], place: str) -> Chart | None:
     if not metrics["change"]:
         return None
     rows = [
-        {"part": part, "run": run, "nats": one["level"]["value"], "low": one["level"]["low"]}
-        | {"high": one["level"]["high"]}
+        {"part": part, "run": run, "nats": one["level"]["value"]} | ends(one["level"])
         for run, found in metrics["change"].items()
         for part, one in found["parts"].items()
         if one["level"]["value"] is not None

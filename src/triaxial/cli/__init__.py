@@ -14,7 +14,6 @@ import typer
 
 from triaxial import __version__
 from triaxial.cli.c2gen import app as c2gen_app
-from triaxial.cli.config import defaults
 from triaxial.cli.console import silenced
 from triaxial.cli.demo import demo
 from triaxial.cli.merge import app as merge_app
@@ -114,7 +113,11 @@ def _run(arguments: list[str]) -> int:
         with silenced(quiet):
             arguments, file = _config(arguments)
             command = _command()
-            more = {} if file is None else {"default_map": defaults(file, command)}
+            more = {}
+            if file is not None:
+                from triaxial.cli.config import defaults
+
+                more = {"default_map": defaults(file, command)}
             # It prints usage errors itself, and leaves with SystemExit whatever happens.
             command(arguments, standalone_mode=True, **more)
     except SystemExit as left:

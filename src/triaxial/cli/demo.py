@@ -47,6 +47,5 @@ def demo(
             console.print(f"{section.verdict.axis}: {section.verdict.sentence}", markup=False)
         for planted, measured in made.planted:
             console.print(f"planted: {planted}\nmeasured: {measured}", markup=False)
-    seed_in = directory / "replacement"
     note(f"the report: {directory / 'report.html'}")
-    note(f"next: `triax merge show {seed_in} s0 --store {directory}/store`")
+    note(f"next: `triax merge show {directory}/replacement s0 --store {directory}/store`")

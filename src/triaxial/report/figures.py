@@ -7,7 +7,6 @@ palette is Okabe and Ito's.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ _IDS = re.compile(r'(?<![-\w])id="|url\(#|href="#')
 _ROLES = re.compile(r' (?:role|aria-\w+)="[^"]*"')
 _WIDTH, _SMALL = 520, 170
 _SERIES = tuple(f"var(--series-{n})" for n in range(1, 9))
-_DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (3, 5), (1, 3), (12, 2))
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [3, 5], [1, 3], [12, 2])
 _SHAPES = (
     "circle",
     "square",
@@ -120,16 +119,15 @@ def curves(
     import altair as alt
 
     names = _seen(rows, series, order)
-    scale = {"scale": alt.Scale(domain=[*y.domain] if y.domain else alt.Undefined, zero=False)}
+    scale = alt.Scale(domain=_domain(y), zero=False)
     across = _channel(alt.X, x)
     colour = _colour(series, names)
-    dashes = [list(_DASHES[n % len(_DASHES)]) for n in range(len(names))]
-    dash = alt.StrokeDash(f"{series}:N", scale=alt.Scale(domain=names, range=dashes), title=None)
+    dash = alt.StrokeDash(f"{series}:N", scale=_styles(names, _DASHES), title=None)
     base = alt.Chart().encode(x=across)
-    up = alt.Y(f"{y.column}:Q", title=y.title, **scale)
+    up = alt.Y(f"{y.column}:Q", title=y.title, scale=scale)
     layers = [
         base.mark_area(opacity=0.18, clip=True).encode(
-            y=alt.Y(f"{low}:Q", title=y.title, **scale), y2=f"{high}:Q", color=colour
+            y=alt.Y(f"{low}:Q", title=y.title, scale=scale), y2=f"{high}:Q", color=colour
         ),
         base.mark_line(strokeWidth=2, clip=True).encode(y=up, color=colour, strokeDash=dash),
         base.mark_point(filled=True, size=18, clip=True).encode(y=up, color=colour),
@@ -137,7 +135,7 @@ def curves(
     if level is not None:
         layers.append(
             base.mark_line(strokeWidth=1, strokeDash=[2, 3], clip=True).encode(
-                y=alt.Y(f"{level}:Q", title=y.title, **scale), color=colour
+                y=alt.Y(f"{level}:Q", title=y.title, scale=scale), color=colour
             )
         )
     if marked is not None:
@@ -191,7 +189,7 @@ def intervals(
     names = _seen(rows, series, order)
     scale = alt.Scale(
         type="log" if log else "linear",
-        domain=[*value.domain] if value.domain else alt.Undefined,
+        domain=_domain(value),
         zero=False,
         nice=True,
     )
@@ -205,11 +203,7 @@ def intervals(
         ),
         base.mark_point(filled=True, size=55, opacity=1).encode(
             x=alt.X(f"{value.column}:Q", title=value.title, scale=scale),
-            shape=alt.Shape(
-                f"{series}:N",
-                scale=alt.Scale(domain=names, range=[_SHAPES[n % 8] for n in range(len(names))]),
-                title=None,
-            ),
+            shape=_shape(series, names),
         ),
     ]
     if at is not None:
@@ -274,7 +268,7 @@ def parts(
                 f"{part.column}:N",
                 title=part.title,
                 sort=names,
-                scale=alt.Scale(domain=names, range=[_PARTS[n % 8] for n in range(len(names))]),
+                scale=_styles(names, _PARTS),
             ),
             order=alt.Order("_rank:Q"),
         )
@@ -299,7 +293,7 @@ def scatter(
 
     names = _seen(rows, series)
     colour = _colour(series, names)
-    up = alt.Scale(domain=[*y.domain] if y.domain else alt.Undefined, zero=False)
+    up = alt.Scale(domain=_domain(y), zero=False)
     base = alt.Chart().encode(x=_channel(alt.X, x), color=colour)
     layers = [
         base.mark_rule(strokeWidth=2).encode(
@@ -307,11 +301,7 @@ def scatter(
         ),
         base.mark_point(filled=True, size=80, opacity=1).encode(
             y=alt.Y(f"{y.column}:Q", title=y.title, scale=up),
-            shape=alt.Shape(
-                f"{series}:N",
-                scale=alt.Scale(domain=names, range=[_SHAPES[n % 8] for n in range(len(names))]),
-                title=None,
-            ),
+            shape=_shape(series, names),
         ),
     ]
     return _drawn(name, title, caption, rows, alt.layer(*layers), None)
@@ -329,9 +319,9 @@ def _drawn(
     free: bool = False,
 ) -> Chart:
     """The chart with its rows, its drawing and a name for those who hear it."""
-    import html as escaping
-
     import altair as alt
+    import vl_convert
+    from markupsafe import escape
 
     columns = tuple(column for column in rows[0] if not column.startswith("_")) if rows else ()
     data = alt.Data(values=[dict(row) for row in rows])
@@ -351,22 +341,13 @@ def _drawn(
         if free:
             chart = chart.resolve_scale(y="independent")
     # Many drawings share a page: names inside one must not be those inside another.
-    svg = _IDS.sub(rf"\g<0>{name}-", _ROLES.sub("", _svg(_themed(chart).to_json())))
-    label = escaping.escape(f"{title}. {caption}", quote=True)
+    svg = _IDS.sub(
+        rf"\g<0>{name}-", _ROLES.sub("", vl_convert.vegalite_to_svg(_themed(chart).to_json()))
+    )
+    label = escape(f"{title}. {caption}")
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     values = tuple(tuple(row.get(column) for column in columns) for row in rows)
     return Chart(name, title, caption, svg, columns, values)
-
-
-def _svg(specification: str) -> str:
-    return str(_converter().vegalite_to_svg(specification))
-
-
-@functools.cache
-def _converter() -> Any:
-    import vl_convert
-
-    return vl_convert
 
 
 def _themed(chart: alt.TopLevelMixin) -> Any:
@@ -415,24 +396,40 @@ def _channel(kind: Any, axis: Axis, **more: Any) -> Any:
     if more:
         shown["axis"] = alt.Axis(**more)
     if axis.kind == "Q":
-        shown["scale"] = alt.Scale(
-            domain=[*axis.domain] if axis.domain else alt.Undefined, zero=False, nice=False
-        )
+        shown["scale"] = alt.Scale(domain=_domain(axis), zero=False, nice=False)
     else:
         shown["sort"] = list(axis.order) if axis.order else None
     return kind(f"{axis.column}:{axis.kind}", **shown)
 
 
+def _shape(series: str, names: Sequence[str]) -> Any:
+    import altair as alt
+
+    return alt.Shape(f"{series}:N", scale=_styles(names, _SHAPES), title=None)
+
+
+def _styles(names: Sequence[str], styles: Sequence[Any]) -> Any:
+    """A style for each name, over again where the names are more."""
+    import altair as alt
+
+    return alt.Scale(domain=list(names), range=[styles[n % len(styles)] for n in range(len(names))])
+
+
+def _domain(axis: Axis) -> Any:
+    import altair as alt
+
+    return list(axis.domain) if axis.domain else alt.Undefined
+
+
 def _colour(series: str, names: Sequence[str]) -> Any:
     import altair as alt
 
-    colours = [_SERIES[n % len(_SERIES)] for n in range(len(names))]
     legend = alt.Undefined if len(names) > 1 else None
     return alt.Color(
         f"{series}:N",
         title=None,
         sort=list(names),
-        scale=alt.Scale(domain=list(names), range=colours),
+        scale=_styles(names, _SERIES),
         legend=legend,
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import html as escaping
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -215,17 +214,14 @@ def marked(sentence: Sentence) -> Any:
     >>> print(marked(Sentence("premise", "A boy & a dog", ((2, 5),))))
     A <mark>boy</mark> &amp; a dog
     """
-    import markupsafe
+    from markupsafe import Markup, escape
 
-    parts, at = [], 0
+    html, at = Markup(), 0
     for start, end in sentence.marks:
-        parts += [
-            escaping.escape(sentence.text[at:start]),
-            f"<mark>{escaping.escape(sentence.text[start:end])}</mark>",
-        ]
+        html += escape(sentence.text[at:start])
+        html += Markup("<mark>{}</mark>").format(sentence.text[start:end])
         at = end
-    parts.append(escaping.escape(sentence.text[at:]))
-    return markupsafe.Markup("".join(parts))
+    return html + escape(sentence.text[at:])
 
 
 def _kind(block: Table | Chart | Browser) -> str:
