@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "triaxial"
 # In order: a module imports from lower layers, or from what stands before it in its own folder.
 ORDER: dict[tuple[int, str], str] = {
     (0, ""): "errors text stats",
-    (1, ""): "nli_rows nli files records store execute",
+    (1, ""): "nli_rows nli prompts files records store execute",
     (2, "models/"): "base batching peak tensors cross_entropy xl_config xl_layer classifier masked "
     "choice endpoint transformer_xl causal_readers causal tagger dropout resume schedule fit "
     "training finetune_masked finetune heads tiny",

@@ -53,7 +53,7 @@ class DemoOptions:
         per_type: Composed items of a type in training.
         composed_epochs: Of a stage.
         plant: The dated documents.
-        past_months: Months before the test, training and the gap.
+        test_months: Months of the test, at the end.
         language_epochs: Of the language models.
         xl: Their shape.
         seed: Of all worlds and models.
@@ -63,15 +63,15 @@ class DemoOptions:
     pairs: int = 1200
     seeds: int = 90
     masked_epochs: int = 8
-    classifier_epochs: int = 4
+    classifier_epochs: int = 12
     per_type: int = 30
     composed_epochs: int = 8
     plant: PlantOptions = field(
         default_factory=lambda: PlantOptions(
-            documents=1920, months=48, sentences=4, drift=0.4, new_words=12
+            documents=1920, months=48, sentences=4, drift=0.6, topic_drift=0.3, new_words=12
         )
     )
-    test_months: int = 16
+    test_months: int = 24
     language_epochs: int = 6
     xl: XLConfig = field(
         default_factory=lambda: XLConfig(
