@@ -15,12 +15,13 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "triaxial"
 # In order: a module imports from lower layers, or from what stands before it in its own folder.
 ORDER: dict[tuple[int, str], str] = {
     (0, ""): "errors text stats",
-    (1, ""): "nli_rows nli prompts files records store execute",
+    (1, ""): "nli_rows nli prompts files records store execute_ray execute",
     (2, "models/"): "base batching peak tensors cross_entropy xl_config xl_layer classifier masked "
-    "choice endpoint transformer_xl causal_readers causal tagger dropout resume schedule fit "
-    "training finetune_masked finetune heads tiny",
+    "choice endpoint_wire endpoint_answers endpoint transformer_xl causal_readers causal tagger distributed dropout resume schedule "
+    "fit training finetune_masked finetune heads tiny",
     (2, "report/"): "figures page",
-    (3, "merge/"): "lexicon targets propose filters queries variants score analyses ratings stages",
+    (3, "merge/"): "lexicon targets propose filters queries variants score analyses failing "
+    "ratings stages",
     (3, "c2gen/"): "verbs subjects compose sick items build pseudo streams memory grid hooks "
     "beyond strategies train units persona metrics resample paper analyses stages",
     (3, "temporal/"): "corpus_rows corpus planted dedup splits vocabulary segments train "
@@ -28,14 +29,20 @@ ORDER: dict[tuple[int, str], str] = {
     "emerging change terms drift topics paper analyses stages",
     # The package itself holds the version alone; the command line is one entry.
     (4, ""): "__init__ api/__init__ api/budget api/merge_files api/merge_show api/merge_compare "
-    "api/merge_predict api/merge "
+    "api/endpoint_cache api/merge_predict api/merge "
     "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
     "api/temporal_ingest api/temporal_corpus api/temporal_evaluate api/temporal_adapt api/temporal "
     "api/gates api/report_shown api/report_merge api/report_c2gen api/report_temporal api/report "
     "api/system "
-    "worlds demo cli",
+    "worlds demo cli __main__",
 }
-STORE = {"files", "records", "store", "execute"}  # the first two are the store's own halves
+STORE = {
+    "files",
+    "records",
+    "store",
+    "execute_ray",
+    "execute",
+}  # the first two are the store's own halves
 TORCH = {"torch", "transformers"}
 MAY_USE_TORCH = {
     "c2gen/hooks",  # strategies in three files: the hooks, the paper's, the others

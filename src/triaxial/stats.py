@@ -8,7 +8,7 @@ and paired, where both systems' columns stand in one row and the statistic is th
 Letters: N units, M columns, C clusters, D draws. scipy is imported when a distribution is needed.
 
 Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile interval);
-McNemar, Psychometrika 12, 1947 (exact form).
+McNemar, Psychometrika 12, 1947 (exact form); Wilson, JASA 22, 1927 (interval of a share).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = [
     "resampled_sums",
     "slope",
     "smallest_difference",
+    "wilson",
 ]
 
 CHUNK = 1 << 22  # resampled indices held at a time: 32 MiB
@@ -171,6 +172,27 @@ def intervals(
         Interval(float(value), float(low), float(high), level)
         for value, low, high in zip(values, lows, highs, strict=True)
     ]
+
+
+def wilson(share: float, n: float, level: float = 0.95) -> Interval:
+    """Wilson's score interval of a share, which holds where few units are all right or all wrong.
+
+    >>> round(wilson(1.0, 4).low, 3)
+    0.51
+
+    Args:
+        share: In [0, 1].
+        n: Independent units behind it, > 0.
+        level: Coverage, in (0, 1).
+    """
+    if not 0 <= share <= 1 or n <= 0:
+        raise InputError(f"a share of {share} of {n} units; wanted 0 to 1 of more than none")
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + level) / 2))
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return Interval(share, max(middle - half, 0.0), min(middle + half, 1.0), level)
 
 
 def mcnemar(only_old: int, only_new: int) -> float:

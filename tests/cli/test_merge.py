@@ -202,6 +202,26 @@ def test_show_tells_every_fate_of_a_seed(finished, triax) -> None:
     assert (code, "no seed 'none'" in err) == (2, True)
 
 
+def test_show_without_the_store_still_shows_the_seed(finished, tmp_path, triax) -> None:
+    code, out, err = triax("merge", "show", finished / "run", "s1", "--store", tmp_path / "none")
+    assert code == 0
+    assert "gold: neutral" in out
+    assert "name the store of the run with --store" in err
+
+
+def test_words_says_what_each_model_fails_on(finished, triax) -> None:
+    code, out, err = triax("merge", "words", finished / "run", "--least", 1, "--top", 2)
+    assert code == 0
+    assert "Words put in" in out
+    assert "next: `triax merge show " in err
+    found = json.loads(triax("merge", "words", finished / "run", "--least", 1, "--json")[1])
+    for each in found.values():
+        lows = [one["lost"]["low"] for one in each["in"]]
+        assert lows == sorted(lows, reverse=True)
+    code, _, err = triax("merge", "words", finished / "run", "--model", "nobody")
+    assert (code, "'nobody' is not one of" in err) == (2, True)
+
+
 def test_show_and_funnel_agree(small, tmp_path, triax) -> None:
     """The candidates of `show`, over all seeds, are those that the funnel counts."""
     from triaxial.api.merge_files import read_set

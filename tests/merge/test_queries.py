@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from triaxial.errors import InputError
+from triaxial.errors import StoreError
 from triaxial.merge.propose import ProposeOptions
 from triaxial.merge.queries import MaskedSource, ask, judge_slots
 from triaxial.merge.targets import TargetOptions, shared_slots
@@ -93,8 +93,8 @@ def test_a_query_that_is_not_in_the_store(tiny: Tiny, toy: SimpleNamespace) -> N
     *_, queries = asked(toy, lm)
     lm.compute(queries[:1])
     missing = len(queries) - sum(q.key == queries[0].key for q in queries)
-    expected = f"^tiny: {missing} masked queries are not in the store; generate again$"
-    with pytest.raises(InputError, match=expected):
+    expected = f"^tiny: {missing} masked queries are not in this store; "
+    with pytest.raises(StoreError, match=expected):
         lm.look_up(queries)
 
 

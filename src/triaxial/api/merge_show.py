@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from triaxial.api.merge_files import RATINGS, VariantSet, read_set
+from triaxial.api.merge_files import RATINGS, VariantSet, read_run, read_set
 from triaxial.errors import InputError
 from triaxial.execute import Computing
+from triaxial.merge.failing import failing_words, lost_share
 from triaxial.merge.filters import (
     KEPT,
     FilterOptions,
@@ -50,6 +51,7 @@ __all__ = [
     "rejected",
     "seed_view",
     "variant_rows",
+    "words_of_run",
 ]
 
 
@@ -154,6 +156,30 @@ def rejected(made: VariantSet, seed: str, settings: Computing) -> list[dict[str,
         for fate, words in fates.items():
             add(word, pos, "all", fate, words)
     return rows
+
+
+def words_of_run(directory: Path, *, least: int = 3) -> dict[str, dict[str, Any]]:
+    """Which words the models of a run fail on; see `merge.failing`.
+
+    Args:
+        directory: Of the run.
+        least: Premises that a word must have.
+
+    Returns:
+        By model: `lost`, percent of all variants of rightly labelled seeds that are wrong (`None`
+        where no seed is right), and the words put `in` and taken `out`, the surest first.
+    """
+    made, predictions, _, models = read_run(directory)
+    found: dict[str, dict[str, Any]] = {}
+    for model in models:
+        lost = lost_share(made.pairs, predictions, model)
+        found[model] = {"lost": None if lost is None else asdict(lost)}
+        for side in ("in", "out"):
+            words = failing_words(
+                made.pairs, made.replacements, predictions, model, side, least=least
+            )
+            found[model][side] = [one.plain() for one in words]
+    return found
 
 
 def preset_of(made: VariantSet) -> Preset:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from triaxial.api.gates import Figure, merge_figures
 from triaxial.api.merge_files import VariantSet, read_metrics, read_run
 from triaxial.api.report_shown import count, dated, ends, interval, slug
+from triaxial.merge.failing import failing_words
 from triaxial.merge.filters import variant_texts
 from triaxial.nli import Pair
 from triaxial.report.figures import Axis, Chart, curves, intervals, parts
@@ -28,6 +30,7 @@ __all__ = ["section_of"]
 
 _CASES = 60  # worst seeds shown, and of each so many wrong variants
 _WRONG = 6
+_WORDS = 15  # failing words shown of a model
 _SHOWN = 60  # characters of a premise in the heading of its case
 _PAPER = "The paper: most models hold S only at CT of about 50 % or less (its own models and data)."
 _METHOD = (
@@ -63,6 +66,7 @@ def section_of(path: Path, name: str, place: str) -> tuple[Section, list[Figure]
         blocks += [*_by_group(metrics, place)]
     blocks.append(_funnel(made.funnel, place))
     if metrics["models"]:
+        blocks += _words(made, predictions, list(metrics["models"]), place)
         blocks.append(_worst(made, predictions, list(metrics["models"]), place))
     facts = [
         ("pairs from", made.facts["data"]["source"]),
@@ -266,6 +270,34 @@ def _funnel(funnel: Any, place: str) -> Chart:
         Axis("fate", "", "N", tuple(name for name, _ in total.most_common())),
         share=True,
     )
+
+
+def _words(made: VariantSet, predictions: Any, models: Sequence[str], place: str) -> list[Table]:
+    """By model, the words that make right answers wrong when they are put in."""
+    found = []
+    for model in models:
+        words = failing_words(made.pairs, made.replacements, predictions, model, "in")
+        lost = [one for one in words if one.example][:_WORDS]
+        if not lost:
+            continue
+        rows = [
+            (one.word, one.pos, f"{one.premises:,}", f"{one.variants:,}",
+             interval(asdict(one.lost)), one.taken_for, one.example)
+            for one in lost
+        ]  # fmt: skip
+        found.append(
+            Table(
+                slug(place, "words", model),
+                f"The words that {model} fails on",
+                ("put in", "class", "premises", "variants", "wrong, %", "taken for", "example"),
+                tuple(rows),
+                f"Of {len(words):,} words that stand in variants of at least 3 premises, counting "
+                "rightly labelled seeds alone; by the lower end of Wilson's 95 % interval over "
+                "premises. "
+                "`triax merge words` has all, and the words taken out.",
+            )
+        )
+    return found
 
 
 def _worst(made: VariantSet, predictions: Any, models: Sequence[str], place: str) -> Browser:

@@ -8,16 +8,17 @@ from typing import Any
 __all__ = ["DASH", "count", "dated", "ends", "interval", "number", "slug"]
 
 DASH = "-"
+_MILLION = 1e6
 
 
 def interval(figure: Mapping[str, Any] | None, form: str = ".1f") -> str:
     """Value and interval: `61.3 [58.9, 63.6]`; a dash where nothing was measured."""
     if figure is None or figure.get("value") is None:
         return DASH
-    value = format(figure["value"], form)
+    value = number(figure["value"], form)
     if figure.get("low") is None or figure.get("high") is None:
         return value
-    return f"{value} [{figure['low']:{form}}, {figure['high']:{form}}]"
+    return f"{value} [{number(figure['low'], form)}, {number(figure['high'], form)}]"
 
 
 def ends(figure: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,8 +27,15 @@ def ends(figure: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def number(value: float | None, form: str = ".1f") -> str:
-    """A number, or a dash."""
-    return DASH if value is None else format(value, form)
+    """A number, or a dash; from a million on with three digits and a power of ten.
+
+    >>> number(1.25e9, "+.1f"), number(-0.5)
+    ('+1.25e+09', '-0.5')
+    """
+    if value is None:
+        return DASH
+    sign = "+" if form.startswith("+") else ""
+    return format(value, f"{sign}.3g" if abs(value) >= _MILLION else form)
 
 
 def count(value: int, noun: str) -> str:

@@ -48,4 +48,4 @@ def demo(
         for planted, measured in made.planted:
             console.print(f"planted: {planted}\nmeasured: {measured}", markup=False)
     note(f"the report: {directory / 'report.html'}")
-    note(f"next: `triax merge show {directory}/replacement s0 --store {directory}/store`")
+    note(f"next: `triax merge words {directory / 'replacement'}` for the words that it fails on")

@@ -10,7 +10,7 @@ import typer
 
 from triaxial.cli import merge_options, options
 from triaxial.cli.console import note, out, print_json, progress, warn
-from triaxial.cli.merge_look import compare, export, rate_app, show
+from triaxial.cli.merge_look import compare, export, rate_app, show, words
 
 if TYPE_CHECKING:
     from triaxial.api.merge_files import VariantSet
@@ -22,7 +22,7 @@ app = typer.Typer(
     help="Replacement: does a right answer survive minimal word replacements? "
     "(MERGE, arXiv 2510.24295)",
 )
-for command in (show, compare, export):
+for command in (words, show, compare, export):
     app.command()(command)
 app.add_typer(rate_app, name="rate")
 
@@ -297,6 +297,6 @@ def _print_run(
         console = out()
         print_metrics(console, metrics, read_ratings(directory))
         print_seconds(console, work)
-        note(f"in {directory}; next: `triax merge show {directory} SEED` for a seed in full")
+        note(f"in {directory}; next: `triax merge words {directory}`, `triax report {directory}`")
     if fail_if is not None:
         check_gate(merge_figures(metrics), fail_if)

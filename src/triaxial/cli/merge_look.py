@@ -1,19 +1,55 @@
-"""`triax merge show | compare | export | rate`: looking at sets and runs that are there."""
+"""`triax merge words | show | compare | export | rate`: looking at sets and runs that are there."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from triaxial.cli import merge_options, options
-from triaxial.cli.console import note, out, print_json
+from triaxial.cli.console import note, out, print_json, warn
 
-__all__ = ["compare", "export", "rate_app", "show"]
+__all__ = ["compare", "export", "rate_app", "show", "words"]
 
 rate_app = typer.Typer(no_args_is_help=True, help="The manual check: are the variants good?")
+
+
+def words(
+    run_dir: merge_options.RunDir,
+    model: Annotated[
+        str | None, typer.Option(help="One of the run's models; by default all.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Words shown of each kind.")] = 12,
+    least: Annotated[int, typer.Option(min=1, help="Premises that a word must have.")] = 3,
+    as_json: options.Json = False,
+) -> None:
+    """Say which words a model fails on: put in for another word, or taken out.
+
+    Counted are variants of seeds that the model labels rightly. Words come in the order of how
+    sure it is that they fail; every word has a variant to look at.
+
+    Example: `triax merge words runs/mine --top 20`
+    """
+    from triaxial.api.merge_show import words_of_run
+    from triaxial.cli.merge_tables import print_words
+    from triaxial.errors import InputError
+
+    found = words_of_run(run_dir, least=least)
+    if model is not None:
+        if model not in found:
+            raise InputError(f"{model!r} is not one of {', '.join(found)}", where="--model")
+        found = {model: found[model]}
+    if as_json:
+        print_json(found)
+        return
+    print_words(out(), found, top)
+    shown = [one["example"] for each in found.values() for one in each["in"] if one["example"]]
+    if shown:
+        seed = shlex.quote(shown[0].rpartition("#")[0])
+        note(f"next: `triax merge show {run_dir} {seed}` for a seed in full")
 
 
 def show(
@@ -34,16 +70,26 @@ def show(
     from triaxial.api.merge_show import rejected as refused
     from triaxial.api.merge_show import seed_view
     from triaxial.cli.merge_tables import print_seed
+    from triaxial.errors import StoreError
 
     made = read_set(run_dir)
     view = seed_view(made, read_predictions(run_dir), seed)
-    rows = (
-        refused(made, seed, merge_options.settings(store, "cpu", None, 1, None)) if rejected else []
-    )
+    rows: list[dict[str, Any]] = []
+    lacking = ""
+    if rejected:
+        try:
+            rows = refused(made, seed, merge_options.settings(store, "cpu", None, 1, None))
+        except StoreError:
+            lacking = (
+                f"rejected candidates are not shown: the masked LMs' answers are not in {store}; "
+                "name the store of the run with --store"
+            )
     if as_json:
-        print_json({**asdict(view), "rejected": rows})
-        return
-    print_seed(out(), view, rows, most)
+        print_json({**asdict(view), "rejected": None if lacking else rows})
+    else:
+        print_seed(out(), view, rows, most)
+    if lacking:
+        warn(lacking)
 
 
 def compare(

@@ -22,6 +22,7 @@ __all__ = [
     "print_ratings",
     "print_seconds",
     "print_seed",
+    "print_words",
 ]
 
 _SHOWN = (50, 95)
@@ -237,8 +238,10 @@ def print_seed(
             markup=False,
         )
         console.print(f"     p: {row['premise']}\n     h: {row['hypothesis']}", markup=False)
-    console.print("rejected", style="bold")
-    for row in refused:
+    rows = list(refused)
+    if rows:
+        console.print("rejected", style="bold")
+    for row in rows:
         words = row["candidates"]
         shown = " ".join(words[:most]) + (
             f" … and {len(words) - most}" if len(words) > most else ""
@@ -249,6 +252,48 @@ def print_seed(
             else f"  {row['word']} ({row['pos']}, {row['mlm']}) {row['fate']}",
             markup=False,
         )
+
+
+def print_words(console: Console, found: Mapping[str, Mapping[str, Any]], top: int) -> None:
+    """The words that each model fails on, the surest first."""
+    for model, each in found.items():
+        if each["lost"] is None:
+            console.print(
+                f"{model}: no seed is labelled rightly, so no word can lose one", markup=False
+            )
+            continue
+        console.print(
+            f"{model}: {_figure(each['lost'])} % of the variants of rightly labelled seeds are "
+            "wrong"
+        )
+        for side, title in (("in", "put in"), ("out", "taken out")):
+            lost = [one for one in each[side] if one["example"]]
+            if not lost:
+                console.print(f"no word {title} makes a variant wrong")
+                continue
+            rest = len(lost) - top
+            table = Table(
+                title=f"Words {title}, by the lower end of the interval (95 %, over premises)"
+                + (f"; {rest:,} more with --top" if rest > 0 else ""),
+                title_justify="left",
+            )
+            table.add_column("word", overflow="fold")
+            table.add_column("class")
+            for name in ("premises", "variants", "wrong, %"):
+                table.add_column(name, justify="right")
+            table.add_column("taken for")
+            table.add_column("for example", overflow="fold")
+            for one in lost[:top]:
+                table.add_row(
+                    Text(one["word"]),
+                    one["pos"],
+                    f"{one['premises']:,}",
+                    f"{one['variants']:,}",
+                    _figure(one["lost"]),
+                    one["taken_for"],
+                    Text(one["example"]),
+                )
+            console.print(table)
 
 
 def vars_of(interval: Any) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from triaxial.errors import InputError
+from triaxial.errors import StoreError
 from triaxial.merge.propose import (
     Candidates,
     Occurrence,
@@ -138,8 +138,9 @@ class MaskedSource:
 
         found, frame = self.cache.lookup([query.key for query in queries])
         if not found.all():
-            raise InputError(
-                f"{int((~found).sum())} masked queries are not in the store; generate again",
+            raise StoreError(
+                f"{int((~found).sum())} masked queries are not in this store; name the store that "
+                "the set was made with, or generate again",
                 where=self.label,
             )
         return Fill(
