@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 from triaxial.errors import InputError
 from triaxial.models import causal_readers
 from triaxial.models.causal import CausalLM, DocumentScore, load_causal
-from triaxial.models.causal_readers import Windows, window_spans
+from triaxial.models.causal_readers import Output, Windows, window_spans
 from triaxial.models.tiny import tiny_causal
 from triaxial.models.transformer_xl import TransformerXL, XLConfig
 from triaxial.temporal.planted import PlantOptions, plant
@@ -328,14 +328,14 @@ def test_the_output_layer_is_found_whatever_it_is(made: Make) -> None:
     kinds = {"bpe": True, "projected": True, "capped": False, "transformed": False}
     for name, linear in kinds.items():
         reader: Any = load(made(name))._reader
-        assert (reader._head is not None) == linear, name
-        assert reader._by_part, name
+        assert (reader._output.head is not None) == linear, name
+        assert reader._output.by_part, name
 
 
 def test_logits_are_never_held(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     # llama.cpp #28733. A plain output layer is not called at all, another one in small parts.
     lm: Any = load(made("bpe"))
-    lm._reader._head.register_forward_pre_hook(lambda *_: pytest.fail("all logits"))
+    lm._reader._output.head.register_forward_pre_hook(lambda *_: pytest.fail("all logits"))
     lm.score(TEXTS)
     capped: Any = load(made("capped"))
     wanted = capped.score(TEXTS)
@@ -350,7 +350,7 @@ def test_a_model_that_must_be_run_whole_gives_the_same(
     made: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = load(made("capped")).score(TEXTS)
-    monkeypatch.setattr(Windows, "_works_by_part", lambda _: False)
+    monkeypatch.setattr(Output, "_works_by_part", lambda _: False)
     same(load(made("capped")).score(TEXTS), wanted)
 
 

@@ -31,7 +31,17 @@ from triaxial.models.transformer_xl import Memory, TransformerXL
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Reader", "Segments", "Windows", "linear_head", "refuse_look_ahead", "window_spans"]
+__all__ = [
+    "Output",
+    "Reader",
+    "Segments",
+    "Windows",
+    "close",
+    "linear_head",
+    "refuse_look_ahead",
+    "trial",
+    "window_spans",
+]
 
 # Logits held at a time where the output layer is no plain product: 128 MB in fp32.
 _MOST_LOGITS = 32_000_000
@@ -79,7 +89,7 @@ def linear_head(model: Any) -> nn.Linear | None:
         seen.append(inputs[0] * 100)
         return (seen[-1], *inputs[1:])
 
-    ids = _trial(model)
+    ids = trial(model)
     handle = head.register_forward_pre_hook(enlarge)
     try:
         with evaluation(model):
@@ -91,7 +101,7 @@ def linear_head(model: Any) -> nn.Linear | None:
     with evaluation(model):
         hidden = model.base_model(input_ids=ids, use_cache=False)[0]
         wanted = head(seen[0])
-    plain = _close(hidden * 100, seen[0]) and _close(wanted, logits)
+    plain = close(hidden * 100, seen[0]) and close(wanted, logits)
     return head if plain else None
 
 
@@ -160,12 +170,9 @@ class Windows:
     ) -> None:
         self.model, self.where, self.budget, self.work = model, where, budget, work
         self.window, self.stride = window, stride
-        self.vocabulary = int(model.get_input_embeddings().weight.shape[0])
         self.facts = {"window": window, "stride": stride}
-        self._prefix = model.base_model_prefix
-        self._body = model.base_model
-        self._head = linear_head(model)
-        self._by_part = self._head is not None or self._works_by_part()
+        self._output = Output(model)
+        self.vocabulary = self._output.vocabulary
 
     def log_p(
         self, rows: Sequence[Sequence[int]], progress: Callable[[int], None]
@@ -180,7 +187,7 @@ class Windows:
         last = {row: n for n, (row, *_) in enumerate(spans)}
         done = [n == last[row] for n, (row, *_) in enumerate(spans)]
         progress(sum(len(row) == 1 for row in rows))
-        most = 1 << 30 if self._by_part else max(_MOST_LOGITS // self.vocabulary // self.window, 1)
+        most = self._output.most_rows(self.window)
         lengths = [end - begin for _, begin, end, _ in spans]
         with evaluation(self.model):
             for batch in length_batches(lengths, self.budget, most_rows=most):
@@ -214,26 +221,65 @@ class Windows:
         inputs = torch.from_numpy(ids).to(device)
         self.work.count(len(spans), sum(end - begin for _, begin, end, _ in spans), ids.size)
         # No mask: attention is causal and padding comes last.
-        if not self._by_part:
-            with autocast(self.where):
-                logits = self.model(input_ids=inputs, use_cache=False).logits
-            return _losses(logits[counts], wanted).cpu().numpy()
         with autocast(self.where):
-            hidden = self._body(input_ids=inputs, use_cache=False)[0]
-        hidden = hidden[counts].float()  # (N, d)
-        if self._head is not None:
-            losses = token_losses(hidden, self._head.weight, self._head.bias, wanted)
-        else:
-            chunk = min(CHUNK, max(_MOST_LOGITS // self.vocabulary, 1))
-            pieces = [slice(at, at + chunk) for at in range(0, len(wanted), chunk)]
-            losses = torch.cat([_losses(self._logits(hidden[n]), wanted[n]) for n in pieces])
-        return losses.cpu().numpy()
+            states = self._output.states(inputs, use_cache=False)
+        return self._output.losses(states[counts], wanted).cpu().numpy()
 
-    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+
+class Output:
+    """A model in two halves, so that its output layer runs at chosen positions alone.
+
+    *States* are what stands before the output layer; where a model cannot be cut there (`by_part`
+    is false, found by trial), they are the logits themselves.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.vocabulary = int(model.get_input_embeddings().weight.shape[0])
+        self._prefix = model.base_model_prefix
+        self._body = model.base_model
+        self.head = linear_head(model)
+        self.by_part = self.head is not None or self._works_by_part()
+
+    def most_rows(self, width: int) -> int:
+        """Rows of a batch so that its states can be held, where they are logits."""
+        return 1 << 30 if self.by_part else max(_MOST_LOGITS // self.vocabulary // width, 1)
+
+    def states(self, ids: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """States at all positions, shape (B, T, d or V).
+
+        Args:
+            ids: Tokens, shape (B, T).
+            kwargs: For the model.
+        """
+        if self.by_part:
+            return self._body(input_ids=ids, **kwargs)[0]  # type: ignore[no-any-return]
+        return self.model(input_ids=ids, **kwargs).logits  # type: ignore[no-any-return]
+
+    def losses(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Losses of one target at each state: states (N, d or V), targets (N,), losses (N,)."""
+        if self.head is not None:
+            return token_losses(states.float(), self.head.weight, self.head.bias, targets)
+        return -self.log_p(states, targets[:, None])[:, 0]
+
+    def log_p(self, states: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities of K targets at each state: targets and result (N, K)."""
+        chunk = min(CHUNK, max(_MOST_LOGITS // self.vocabulary, 1))
+        found = []
+        for at in range(0, len(targets), chunk):
+            some = states[at : at + chunk].float()
+            logits = (self._logits(some) if self.by_part else some).float()
+            chosen = logits.gather(1, targets[at : at + chunk])
+            found.append(chosen - logits.logsumexp(-1, keepdim=True))
+        return torch.cat(found) if found else states.new_zeros(targets.shape, dtype=torch.float32)
+
+    def _logits(self, states: torch.Tensor) -> torch.Tensor:
         """The model's own way from hidden states, shape (N, d), to logits, shape (N, V)."""
-        setattr(self.model, self._prefix, _Given(hidden[None]))
+        if self.head is not None:
+            return self.head(states)  # type: ignore[no-any-return]
+        setattr(self.model, self._prefix, _Given(states[None]))
         try:
-            ids = torch.zeros((1, len(hidden)), dtype=torch.long, device=hidden.device)
+            ids = torch.zeros((1, len(states)), dtype=torch.long, device=states.device)
             return self.model(input_ids=ids, use_cache=False).logits[0]  # type: ignore[no-any-return]
         finally:
             setattr(self.model, self._prefix, self._body)
@@ -242,7 +288,7 @@ class Windows:
         """Whether logits can be had from hidden states alone, found by trial."""
         if self._body is self.model:
             return False
-        ids = _trial(self.model)
+        ids = trial(self.model)
         with evaluation(self.model):
             logits = self.model(input_ids=ids, use_cache=False).logits
             hidden = self._body(input_ids=ids, use_cache=False)[0]
@@ -250,7 +296,7 @@ class Windows:
                 parts = torch.cat([self._logits(part) for part in hidden[0].split(3)])
             except (AttributeError, TypeError, RuntimeError, ValueError):
                 return False
-        return _close(parts[None], logits)
+        return close(parts[None], logits)
 
 
 class _Given(nn.Module):
@@ -272,12 +318,12 @@ def refuse_look_ahead(model: Any, name: str) -> None:
     Raises:
         InputError: They do not.
     """
-    ids = _trial(model)
+    ids = trial(model)
     other = ids.clone()
     other[0, -1] = (ids[0, -1] + 1) % model.get_input_embeddings().weight.shape[0]
     with evaluation(model):
         one, two = (model(input_ids=some, use_cache=False).logits[:, :-1] for some in (ids, other))
-    if not _close(one, two):
+    if not close(one, two):
         raise InputError(
             "its predictions change with later tokens: it is no causal language model as it is "
             "configured; choose another model",
@@ -285,19 +331,14 @@ def refuse_look_ahead(model: Any, name: str) -> None:
         )
 
 
-def _trial(model: Any) -> torch.Tensor:
+def trial(model: Any) -> torch.Tensor:
     """A few ids, shape (1, 6)."""
     embeddings: torch.Tensor = model.get_input_embeddings().weight
     return torch.arange(1, 7, device=embeddings.device)[None] % embeddings.shape[0]
 
 
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same but for rounding."""
     if one.shape != other.shape:
         return False
     return bool((one - other).abs().max() <= 1e-4 * other.abs().max().clamp(min=1e-6))
-
-
-def _losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Losses, shape (N,), of logits, shape (N, V)."""
-    logits = logits.float()
-    return logits.logsumexp(-1) - logits.gather(1, targets[:, None])[:, 0]
