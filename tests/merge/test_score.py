@@ -65,6 +65,17 @@ def test_every_threshold_as_a_fraction(n: int) -> None:
         assert reached.tolist() == [Fraction(hits, n) >= Fraction(ct, 100) for ct in GRID]
 
 
+def test_a_share_of_all_or_none_still_has_a_width() -> None:
+    found = scored(with_hits([20] * 40), premises=[str(n // 2) for n in range(40)])
+    one = found.seed_accuracy
+    assert (one.value, one.high) == (100, 100)
+    # Wilson's lower end of 20 premises of 20: 1 / (1 + z² / 20), z = 1.96.
+    assert one.low == pytest.approx(100 / (1 + 1.959964**2 / 20), abs=1e-4)
+    none = scored(with_hits([0] * 40)).at(100)
+    assert (none.value, none.low) == (0, 0)
+    assert none.high > 5
+
+
 def test_nineteen_of_twenty_reach_95_percent() -> None:
     # 19/20 = .95; np.arange(.05, 1.01, .05)[18] = .9500000000000001 says no, and 9 like it.
     found = scored(with_hits([19]))

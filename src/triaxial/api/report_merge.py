@@ -294,7 +294,7 @@ def _words(made: VariantSet, predictions: Any, models: Sequence[str], place: str
                 f"Of {len(words):,} words that stand in variants of at least 3 premises, counting "
                 "rightly labelled seeds alone; by the lower end of Wilson's 95 % interval over "
                 "premises. "
-                "`triax merge words` has all, and the words taken out.",
+                "triax merge words has all, and the words taken out.",
             )
         )
     return found

@@ -7,7 +7,8 @@ arithmetic on one array of hits: with floats, 9 of 20 thresholds are misjudged.
 
 Source: MERGE, metrics (SV accuracy, MC; 20 variants, 10 draws).
 Choice: a seed is not its own variant; never drawn with replacement; intervals are a bootstrap over
-seeds clustered by premise, and the spread over the draws stands beside them.
+seeds clustered by premise (at 0 and 100 %, where all resamples agree, Wilson's over premises), and
+the spread over the draws stands beside them.
 
 S seeds, D draws, n variants a draw, G thresholds.
 """
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from triaxial.stats import Interval, generator, interval, intervals, resampled_sums
+from triaxial.stats import Interval, generator, interval, intervals, resampled_sums, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -182,13 +183,17 @@ def scores(
     # Columns: the count itself, then S, hits, draws passed and draws agreed at each CT.
     most = np.asarray([1, 1, draws * n, *[draws] * (2 * wide)])
     samples = 100 * sums / (sums[:, [0]] * most)
-    shares = intervals(samples[:, 1:], 100 * total[1:] / (count * most[1:]))
+    premises_drawn = int(clusters.max()) + 1
+    shares = [
+        _with_width(found, premises_drawn)
+        for found in intervals(samples[:, 1:], 100 * total[1:] / (count * most[1:]))
+    ]
     by_draw = 100 * np.stack([passes(hits[:, [d]], n).sum(axis=0) for d in range(draws)]) / count
     return Scores(
         n=n,
         draws=draws,
         seeds=count,
-        premises=int(clusters.max()) + 1,
+        premises=premises_drawn,
         seed_accuracy=shares[0],
         variant_accuracy=shares[1],
         sv=tuple(shares[2 : 2 + wide]),
@@ -241,6 +246,14 @@ def matching_threshold(
     highest = grid[::-1][gaps[:, ::-1].argmin(axis=1)]
     found = interval(highest.astype(float), float(best[-1]))
     return MatchingThreshold(best[-1], best, found.low, found.high)
+
+
+def _with_width(found: Interval, premises: int) -> Interval:
+    """Wilson's interval in place of one without a width: at 0 and 100 % all resamples agree."""
+    if found.value not in (0.0, 100.0):
+        return found
+    wide = wilson(found.value / 100, premises)
+    return Interval(found.value, 100 * wide.low, 100 * wide.high, wide.level)
 
 
 def _conditional(
