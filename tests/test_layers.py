@@ -17,7 +17,9 @@ ORDER: dict[tuple[int, str], str] = {
     (0, ""): "errors text stats",
     (1, ""): "nli_rows nli prompts files records store execute_ray execute",
     (2, "models/"): "base batching peak tensors cross_entropy xl_config xl_layer classifier masked "
-    "choice endpoint_wire endpoint_answers endpoint transformer_xl causal_readers causal tagger distributed dropout resume schedule "
+    "endpoint_wire endpoint_answers endpoint "
+    "transformer_xl causal_readers causal choice_scores choice tagger distributed dropout "
+    "resume schedule "
     "fit training finetune_masked finetune heads tiny",
     (2, "report/"): "figures page",
     (3, "merge/"): "lexicon targets propose filters queries variants score analyses failing "
