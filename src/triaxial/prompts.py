@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .errors import InputError
@@ -23,6 +23,7 @@ from .stats import generator
 
 __all__ = [
     "INSTRUCTION",
+    "ChoiceOptions",
     "Message",
     "PromptOptions",
     "answers",
@@ -52,6 +53,26 @@ class PromptOptions:
     style: Literal["letters", "words"] = "letters"
     instruction: str = INSTRUCTION
     examples: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOptions:
+    """How a language model on this machine chooses among the answers to a prompt.
+
+    Args:
+        prompt: What is asked.
+        chat: Whether the prompt is put through the tokenizer's chat template.
+        normalize: What the log-likelihood of an answer is divided by: nothing, the number of its
+            tokens, or of its UTF-8 bytes without the blank before it. lm-evaluation-harness calls
+            the last acc_bytes, and acc_norm too, as our answers have as many characters as bytes.
+        calibrate: Divide the probabilities by those that the answers have for pairs without
+            content (contextual calibration, Zhao et al. 2021).
+    """
+
+    prompt: PromptOptions = field(default_factory=PromptOptions)
+    chat: bool = False
+    normalize: Literal["none", "tokens", "bytes"] = "none"
+    calibrate: bool = False
 
 
 def prefix(options: PromptOptions) -> str:

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 from triaxial.errors import InputError
 from triaxial.models import causal_readers
 from triaxial.models.causal import CausalLM, DocumentScore, load_causal
-from triaxial.models.causal_readers import Output, Windows, window_spans
+from triaxial.models.causal_readers import Output, window_spans
 from triaxial.models.tiny import tiny_causal
 from triaxial.models.transformer_xl import TransformerXL, XLConfig
 from triaxial.temporal.planted import PlantOptions, plant

@@ -155,6 +155,7 @@ def tiny_causal(
     seed: int = 0,
     hidden: int = 32,
     layers: int = 2,
+    longest: int = _LONGEST,
 ) -> Path:
     """Write a random decoder of the Llama family and a byte-BPE tokenizer; return the directory.
 
@@ -166,6 +167,7 @@ def tiny_causal(
         seed: Of the weights.
         hidden: Width, a multiple of 4.
         layers: Depth.
+        longest: Tokens that it takes.
     """
     import torch
     import transformers
@@ -191,7 +193,7 @@ def tiny_causal(
         tokenizer_object=tokenizer,
         bos_token="<s>",
         eos_token="</s>",
-        model_max_length=_LONGEST,
+        model_max_length=longest,
         model_input_names=["input_ids", "attention_mask"],
     )
     config = transformers.LlamaConfig(
@@ -200,7 +202,7 @@ def tiny_causal(
         intermediate_size=2 * hidden,
         num_hidden_layers=layers,
         num_attention_heads=2,
-        max_position_embeddings=_LONGEST,
+        max_position_embeddings=longest,
         initializer_range=_SPREAD,
         bos_token_id=0,
         eos_token_id=1,
