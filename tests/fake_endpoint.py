@@ -162,6 +162,7 @@ class FakeEndpoint:
     def _handler(fake) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else each answer waits 40 ms for the client's nod
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -206,8 +206,8 @@ def test_an_interrupt_keeps_what_was_under_way(tmp_path) -> None:
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_concurrency_is_kept_and_used(limit) -> None:
-    with FakeEndpoint(Trouble(slow=0.02)) as fake:
-        load_endpoint("fake", fake.url, PROMPT, options(concurrency=limit)).predict(pairs_of(15))
+    with FakeEndpoint(Trouble(slow=0.05)) as fake:
+        load_endpoint("fake", fake.url, PROMPT, options(concurrency=limit)).predict(pairs_of(12))
         assert fake.most_at_once == limit
 
 
