@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -344,10 +345,10 @@ def test_costs_are_counted_and_estimated() -> None:
     # The fake server counts four characters a token, each prompt rounded down; failures are free.
     assert work.prompt_tokens == sum(length // 4 for length in lengths)
     assert (work.items, work.completion_tokens, work.uncounted) == (20, 20, 0)
-    assert model.cost == pytest.approx((2 * work.prompt_tokens + 10 * 20) / 1e6)
+    assert work.cost == pytest.approx((2 * work.prompt_tokens + 10 * 20) / 1e6)
     planned = estimate([*pairs, *pairs], PROMPT, chosen)
     assert (planned["items"], planned["prompt_tokens"]) == (20, math.ceil(sum(lengths) / 4))
-    assert planned["cost"] == pytest.approx(model.cost, rel=0.02)
+    assert planned["cost"] == pytest.approx(work.cost, rel=0.02)
     assert estimate(pairs, PROMPT, options())["cost"] is None
     assert estimate(pairs, WORDS, options())["completion_tokens"] == 60
 
@@ -360,6 +361,8 @@ def test_the_key_shows_nowhere(tmp_path, monkeypatch) -> None:
         model = load_endpoint("fake", fake.url, PROMPT, options(), cache)
         model.predict(pairs_of(5))
         assert fake.authorizations == [f"Bearer {MARKER}"] * 5
+        with pytest.raises(TypeError, match="does not leave its process"):
+            pickle.dumps(model._key)
         seen += [
             repr(model.__dict__),
             str(model.fingerprint),
@@ -448,7 +451,7 @@ def test_the_fingerprint_tells_what_decides_the_answers() -> None:
 
 
 def test_what_cannot_be_asked() -> None:
-    with pytest.raises(InputError, match="no whole word; take letters, or the api completions"):
+    with pytest.raises(InputError, match="no whole word; ask for letters, or for words"):
         load_endpoint("m", "http://host/v1", WORDS, options(api="chat"))
     with pytest.raises(InputError, match="wanted endpoint:MODEL"):
         load_endpoint("", "http://host/v1", PROMPT)

@@ -68,7 +68,8 @@ class EndpointWork:
     """What a run asked, got and paid, for its report.
 
     `items` are distinct prompts, `cached` those that were answered before; `uncounted` are
-    responses that told no token counts, `floored` items with an answer that was not listed.
+    responses that told no token counts, `floored` items with an answer that was not listed. `cost`
+    is of the tokens, in the currency of the prices; None without these.
     """
 
     items: int = 0
@@ -81,6 +82,7 @@ class EndpointWork:
     completion_tokens: int = 0
     uncounted: int = 0
     seconds: float = 0.0
+    cost: float | None = None
 
     def facts(self) -> dict[str, Any]:
         """The counts as a plain dictionary."""
@@ -135,12 +137,6 @@ class Endpoint:
         self._key = key
         self._sleep = sleep
         self._limit = "max_tokens"
-
-    @property
-    def cost(self) -> float | None:
-        """Of the tokens that this process paid, in the currency of the prices."""
-        options, work = self.options, self.work
-        return _cost(options, work.prompt_tokens, work.completion_tokens)
 
     def predict(
         self, pairs: Pairs, progress: Callable[[int], None] | None = None
@@ -222,7 +218,7 @@ class Endpoint:
         finally:
             stop.set()
             until = time.monotonic() + _LAST_SECONDS
-            for thread in threads:
+            for thread in filter(threading.Thread.is_alive, threads):
                 thread.join(max(0.0, until - time.monotonic()))
             wire.close()
             self._commit(_drained(done))
@@ -233,12 +229,14 @@ class Endpoint:
     def _commit(self, group: Sequence[_Outcome]) -> None:
         """Keep the answers of a group, and count what they cost."""
         self._cache.update({one.key: one.answer for one in group if one.answer is not None})
+        work = self.work
         for one in group:
-            self.work.requests += one.requests
-            self.work.retries += max(0, one.requests - 1)
-            self.work.uncounted += one.uncounted
-            self.work.prompt_tokens += one.prompt_tokens
-            self.work.completion_tokens += one.completion_tokens
+            work.requests += one.requests
+            work.retries += max(0, one.requests - 1)
+            work.uncounted += one.uncounted
+            work.prompt_tokens += one.prompt_tokens
+            work.completion_tokens += one.completion_tokens
+        work.cost = _cost(self.options, work.prompt_tokens, work.completion_tokens)
 
     def _ask(self, wire: Wire, key: str, pair: tuple[str, str], stop: threading.Event) -> _Outcome:
         """Ask for one item until it is answered, fails for good, or the run ends."""
@@ -324,7 +322,6 @@ def load_endpoint(
     """
     options = options or EndpointOptions()
     url = base_url(url)
-    _check(name, prompt, options)
     key = key_for(url, plain_http=options.plain_http)
     kept: AnswerCache = {} if cache is None else cache
     return Endpoint(name, url, prompt, options, kept, key=key)
@@ -336,7 +333,18 @@ def fingerprint_of(
     """What decides an endpoint's numbers, as far as it can be known from here.
 
     Choice: a server may change the weights behind a name, which nobody sees from outside.
+
+    Raises:
+        InputError: The name or the URL is none, or the prompt cannot be asked this way.
     """
+    if not name:
+        raise InputError("has no model name; wanted endpoint:MODEL", where="endpoint")
+    if options.api == "chat" and prompt.style == "words":
+        raise InputError(
+            "chat gives log-probabilities of the first token alone, which is no whole word; ask "
+            "for letters, or for words without chat",
+            where="endpoint",
+        )
     return {
         "model": name,
         "url": base_url(url),
@@ -368,17 +376,6 @@ def estimate(pairs: Pairs, prompt: PromptOptions, options: EndpointOptions) -> d
         "completion_tokens": made,
         "cost": _cost(options, prompt_tokens, made),
     }
-
-
-def _check(name: str, prompt: PromptOptions, options: EndpointOptions) -> None:
-    if not name:
-        raise InputError("has no model name; wanted endpoint:MODEL", where="endpoint")
-    if options.api == "chat" and prompt.style == "words":
-        raise InputError(
-            "chat gives log-probabilities of the first token alone, which is no whole word; take "
-            "letters, or the api completions",
-            where="endpoint",
-        )
 
 
 def _cost(options: EndpointOptions, prompt_tokens: int, made: int) -> float | None:

@@ -31,6 +31,7 @@ __all__ = ["KEYS", "EndpointOptions", "Failed", "Key", "Wire", "base_url", "key_
 KEYS = ("TRIAXIAL_API_KEY", "OPENAI_API_KEY")  # environment variables, the first that is set
 _PASSING = frozenset({408, 409, 429, *range(500, 600)})
 _PATIENCE = 300.0  # seconds
+_CONNECTING = 10.0  # seconds at most
 _MOST_BYTES = 32 << 20  # of an answer; an echo of a long prompt has some hundred kilobytes
 _SHOWN = 200  # characters of what a server says
 
@@ -104,6 +105,9 @@ class Key:
 
     def __init__(self, text: str, source: str) -> None:
         self._text, self.source = text, source
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key does not leave its process; read it again there")
 
     def sign(self, request: httpx2.Request) -> httpx2.Request:
         """The request with the key in its header."""
@@ -196,7 +200,7 @@ class Wire:
         secure = url.startswith("https:")
         self._client = httpx2.Client(
             auth=key.sign if key else None,
-            timeout=options.timeout,
+            timeout=httpx2.Timeout(options.timeout, connect=min(options.timeout, _CONNECTING)),
             limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
             headers={"Content-Type": "application/json"},
             follow_redirects=False,
@@ -219,6 +223,8 @@ class Wire:
             content = json.dumps(body).encode("ascii")
             with self._client.stream("POST", self.url + path, content=content) as response:
                 data = self._read(response)
+        except httpx2.ConnectTimeout:
+            raise Failed("no connection; is the server up, and the URL right?") from None
         except httpx2.TimeoutException:
             raise Failed(f"no answer within {self._timeout:g} s") from None
         except httpx2.HTTPError as error:
