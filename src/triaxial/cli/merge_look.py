@@ -90,6 +90,7 @@ def show(
         print_seed(out(), view, rows, most)
     if lacking:
         warn(lacking)
+    note(f"next: `triax merge words {run_dir}`, `triax report {run_dir} --out report.html`")
 
 
 def compare(
@@ -128,6 +129,10 @@ def compare(
     failed = {"worse": ("worse",), "not-better": ("worse", "undecided"), "never": ()}[fail_on]
     if chosen.verdict in failed:
         raise GateError(f"{metric} of {after} is {chosen.verdict} ({chosen.difference.value:+.1f})")
+    runs = dict.fromkeys(
+        one if Path(one).is_dir() else one.rpartition(":")[0] for one in (old, new)
+    )
+    note(f"next: `triax report {' '.join(runs)} --out report.html` puts them side by side")
 
 
 def export(

@@ -76,6 +76,7 @@ def report(
         for gate in section.verdict.gates
         if not gate.passed
     ]
-    note(f"written: {out_file} ({out_file.stat().st_size / 1024:,.0f} KiB)")
+    how = "; open it in a browser" if chosen == "html" else ""
+    note(f"written: {out_file} ({out_file.stat().st_size / 1024:,.0f} KiB){how}")
     if failed:
         raise GateError("; ".join(failed))

@@ -52,6 +52,7 @@ def doctor(store: options.StoreDir = Path(".triaxial"), as_json: options.Json = 
     lacking = [check.name for check in found if check.state == "missing"]
     if lacking:
         raise GateError(f"not everything that is needed is here: {', '.join(lacking)}")
+    note("next: `triax demo` tries all three axes in minutes")
 
 
 @runs_app.command("list")
