@@ -23,5 +23,12 @@ def test_examples(name: str) -> None:
     assert not found.failed
 
 
+def test_the_page_about_python_runs_as_it_stands() -> None:
+    page = PACKAGE.parents[1] / "docs" / "python.md"
+    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted > 20
+    assert not found.failed
+
+
 def test_there_are_some() -> None:
     assert {"triaxial.api.budget", "triaxial.api.gates"} <= set(WITH_EXAMPLES)

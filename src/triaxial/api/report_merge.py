@@ -31,6 +31,7 @@ __all__ = ["section_of"]
 _CASES = 60  # worst seeds shown, and of each so many wrong variants
 _WRONG = 6
 _WORDS = 15  # failing words shown of a model
+_DIGEST = 12  # characters of a digest
 _SHOWN = 60  # characters of a premise in the heading of its case
 _PAPER = "The paper: most models hold S only at CT of about 50 % or less (its own models and data)."
 _METHOD = (
@@ -77,7 +78,8 @@ def section_of(path: Path, name: str, place: str) -> tuple[Section, list[Figure]
             for label, one in made.facts["mlm"].items()
         ),
         *(
-            (f"model {label}", f"{one['name']} @ {one['revision']}, {one['precision']}")
+            # What decides a model's numbers depends on its kind: a file has neither.
+            (f"model {label}", ", ".join([one["name"], *_decides(one)]))
             for label, one in models.items()
         ),
         *dated(manifest),
@@ -94,6 +96,15 @@ def section_of(path: Path, name: str, place: str) -> tuple[Section, list[Figure]
         tuple((key, str(value)) for key, value in facts),
     )
     return section, merge_figures(metrics)
+
+
+def _decides(model: Mapping[str, Any]) -> list[str]:
+    """What is known of a model besides its name: revision, precision, digests in short."""
+    return [
+        f"{key} {str(value)[:_DIGEST] if key in ('digest', 'file') else value}"
+        for key, value in model.items()
+        if key != "name"
+    ]
 
 
 def _sentence(metrics: Mapping[str, Any]) -> str:
