@@ -280,7 +280,7 @@ def test_the_head_at_masks_gives_the_whole_models_loss(bert: str) -> None:
     with torch.inference_mode():
         wanted = model(**inputs, labels=torch.from_numpy(labels)).loss.item()
         head = finetune_masked._HeadAtMasks(model)
-        found = head.losses(rows, masks, part, CPU)
+        found = head.losses(rows, masks, training.Part(part, ids.shape[1]), CPU)
         head.remove()
         assert model(**inputs).logits.shape[1] == ids.shape[1]  # as it was
     assert found.shape == (masks.count(part),)

@@ -18,6 +18,7 @@ from triaxial.api.temporal_corpus import SplitSet, read_split
 from triaxial.api.temporal_evaluate import EvaluationSet, read_evaluation
 from triaxial.errors import InputError, StoreError
 from triaxial.execute import Computing
+from triaxial.models.distributed import ALONE, Team
 from triaxial.models.tagger import load_tagger
 from triaxial.store import claim_directory, digest, finish_directory, write_json
 from triaxial.temporal.analyses import SummaryOptions, signature, summarize
@@ -73,6 +74,7 @@ def fit(
     *,
     foreign_vocabulary: str | Path | None = None,
     precision: Literal["auto", "fp32", "bf16"] = "auto",
+    team: Team = ALONE,
 ) -> dict[str, Any]:
     """Learn a vocabulary and train a language model on the training part of a split.
 
@@ -90,6 +92,8 @@ def fit(
         foreign_vocabulary: Directory of a model whose pieces are taken instead (the paper's test of
             the tokenizer's age); no vocabulary is learned then.
         precision: `auto`, `fp32`, `bf16`.
+        team: The processes that share the training, each with its device in `computing`; the first
+            learns the vocabulary and saves.
 
     Returns:
         The content of `training.json`.
@@ -105,7 +109,8 @@ def fit(
     chosen.check(found)
     mine = chosen.named(setup)
     if foreign_vocabulary is None:
-        pieces = vocabulary_of(found, mine, vocabulary or VocabularyOptions(), computing)
+        with team.in_turn():
+            pieces = vocabulary_of(found, mine, vocabulary or VocabularyOptions(), computing)
     else:
         pieces = Path(foreign_vocabulary).expanduser()
     told = computing.told(f"training on {setup}")
@@ -120,6 +125,7 @@ def fit(
         foreign_vocabulary=foreign_vocabulary is not None,
         where=hardware(computing.device, precision),
         progress=lambda done, total, loss: told(done, total),
+        team=team,
     )
 
 

@@ -6,7 +6,10 @@ input, 3 a fault of ours, 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +25,7 @@ from triaxial.cli.system import doctor, runs_app
 from triaxial.cli.temporal import app as temporal_app
 from triaxial.cli.train import mlm_app, nli_app
 from triaxial.errors import InputError, TriaxialError
+from triaxial.models.distributed import launched
 
 __all__ = ["app", "main"]
 
@@ -47,6 +51,8 @@ app.command()(doctor)
 
 
 _INTERRUPTED = 130
+_SHARED = (["temporal", "fit"], ["nli", "train"], ["mlm", "train"])  # by what torchrun starts
+_GRACE = 3.0  # seconds for torchrun to end the others
 
 
 def _version(shown: bool) -> None:
@@ -70,7 +76,35 @@ def _root(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: run a command and leave with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    sys.exit(_run(arguments))
+    rank, _, size = launched()
+    sys.exit(_run(arguments) if size == 1 else _run_shared(arguments, first=rank == 0))
+
+
+def _run_shared(arguments: list[str], *, first: bool) -> int:
+    """One of the processes that torchrun started: the first speaks for all.
+
+    An error of the others is told too, after a moment: where the first has it as well, torchrun has
+    ended them by then, and there is one line.
+    """
+    shared = any(arguments[at : at + 2] in _SHARED for at in range(len(arguments)))
+    if first:
+        if shared:
+            return _run(arguments)
+        print(
+            "triax: this command runs in one process; torchrun is for temporal fit, nli train and "
+            "mlm train: leave it out",
+            file=sys.stderr,
+        )
+        return InputError.exit_code
+    said = io.StringIO()
+    code = InputError.exit_code
+    if shared:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            code = _run(["--quiet", *arguments])
+    if code:
+        time.sleep(_GRACE)
+        sys.stderr.write(said.getvalue())
+    return code
 
 
 def _command() -> Any:

@@ -52,9 +52,12 @@ def fit(
     """Learn a vocabulary and train a language model on what one split may see.
 
     Example: `triax temporal fit --corpus corpus --split two --setup control --out control`
+
+    On several GPUs, one process each: `torchrun --nproc-per-node 2 -m triaxial temporal fit …`
     """
     from triaxial.api.temporal import fit as trained
     from triaxial.execute import Computing
+    from triaxial.models.distributed import joined
     from triaxial.models.fit import FitOptions
     from triaxial.temporal.train import TrainOptions
     from triaxial.temporal.vocabulary import VocabularyOptions
@@ -77,7 +80,7 @@ def fit(
             checkpoint_every=checkpoint_every,
         ),
     )
-    with progress() as told:
+    with joined(device) as (team, mine), progress() as told:
         facts = trained(
             corpus,
             split,
@@ -85,9 +88,10 @@ def fit(
             setup,
             training,
             vocabulary,
-            Computing(store, device, progress=told),
+            Computing(store, mine, progress=told),
             foreign_vocabulary=foreign_vocabulary,
             precision=precision,
+            team=team,
         )
     if as_json:
         print_json(facts)

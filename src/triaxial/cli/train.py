@@ -106,7 +106,7 @@ def train_nli(
         --encoder microsoft/MiniLM-L12-H384-uncased --out model
 
     The model is an ordinary Hugging Face directory; `training.json` in it says how it was made and
-    how good it is.
+    how good it is. On several GPUs: `torchrun --nproc-per-node 2 -m triaxial nli train …`
     """
     pairs = options.read(data, split, columns, label_map, on_bad, limit)
     tests: Any = ()
@@ -116,11 +116,11 @@ def train_nli(
     _tell_dropped(pairs.dropped)
 
     from triaxial.models.base import hardware
+    from triaxial.models.distributed import joined
     from triaxial.models.finetune import train_classifier
 
-    where = hardware(device, precision)
     chosen = _options(epochs, learning_rate, seed, checkpoint_every)
-    with _bar() as bar:
+    with joined(device) as (team, mine), _bar() as bar:
         facts = train_classifier(
             encoder,
             pairs.pairs,
@@ -128,8 +128,9 @@ def train_nli(
             chosen,
             batch_size=batch_size,
             held_out=tests,
-            where=where,
+            where=hardware(mine, precision),
             progress=bar,
+            team=team,
         )
     if as_json:
         _print_json(facts)
@@ -210,6 +211,7 @@ def train_mlm(
         triax mlm train sick:SICK.txt --model bert-base-uncased --out mlm
 
     Each distinct text is used once in an epoch. The result proposes replacements in `triax merge`.
+    On several GPUs: `torchrun --nproc-per-node 2 -m triaxial mlm train …`
     """
     found = list(dict.fromkeys(text for source in texts for text in _texts(source, column, split)))
     tests: list[str] = []
@@ -226,11 +228,11 @@ def train_mlm(
     found = found[:limit]
 
     from triaxial.models.base import hardware
+    from triaxial.models.distributed import joined
     from triaxial.models.finetune import train_masked
 
-    where = hardware(device, precision)
     chosen = _options(epochs, learning_rate, seed, checkpoint_every)
-    with _bar() as bar:
+    with joined(device) as (team, mine), _bar() as bar:
         facts = train_masked(
             model,
             found,
@@ -239,8 +241,9 @@ def train_mlm(
             batch_size=batch_size,
             mask_share=mask_share,
             held_out=tests,
-            where=where,
+            where=hardware(mine, precision),
             progress=bar,
+            team=team,
         )
     if as_json:
         _print_json(facts)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,10 +28,12 @@ from triaxial.models.base import (
     locate,
 )
 from triaxial.models.classifier import load_classifier
+from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.finetune_masked import train_masked
 from triaxial.models.fit import FitOptions, fit
 from triaxial.models.training import (
     CHECKPOINTS,
+    Part,
     about_run,
     batches_of,
     check,
@@ -46,9 +48,6 @@ from triaxial.models.training import (
 )
 from triaxial.nli import LABELS, Pair
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["train_classifier", "train_masked"]
 
 
@@ -62,6 +61,7 @@ def train_classifier(
     held_out: Sequence[Pair] = (),
     where: Hardware | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    team: Team = ALONE,
 ) -> dict[str, Any]:
     """Train an NLI classifier from an encoder, and save it.
 
@@ -78,6 +78,7 @@ def train_classifier(
         held_out: Pairs on which the saved model is measured; without them it is not.
         where: Device and precision; by default what `hardware()` finds.
         progress: As in `fit`.
+        team: The processes that share the training; the first saves and measures.
 
     Returns:
         The content of `training.json`.
@@ -105,10 +106,15 @@ def train_classifier(
     lengths = rows.lengths[which]
     with used_embeddings(model, rows, tokenizer) as new_ids:
 
-        def loss(model: torch.nn.Module, part: NDArray[np.intp]) -> torch.Tensor:
-            inputs = inputs_of(rows, which[part], new_ids[rows.padded(which[part])], where)
+        def loss(model: torch.nn.Module, part: Part) -> torch.Tensor:
+            mine = which[part.rows]
+            inputs = inputs_of(rows, mine, new_ids[rows.padded(mine, part.width)], where)
             logits = model(**inputs).logits  # (B, 3)
-            return F.cross_entropy(logits.float(), labels[part].to(logits.device))
+            return F.cross_entropy(logits.float(), labels[part.rows].to(logits.device))
+
+        def take(part: Part, some: slice) -> tuple[float, Part]:
+            mine = part.take(some)
+            return len(mine) / len(part), mine
 
         history = fit(
             model,
@@ -119,6 +125,8 @@ def train_classifier(
             checkpoint=out / CHECKPOINTS,
             run=about["run"],
             progress=progress,
+            team=team,
+            division=Division(len, take),
         )
     counts = Counter(pair.label for pair in pairs)
     facts = about | {
@@ -133,7 +141,7 @@ def train_classifier(
     def measure(directory: Path) -> dict[str, Any]:
         return {"held_out": _accuracy(directory, held_out, counts, where) if held_out else None}
 
-    return publish(out, model, tokenizer, facts, measure)
+    return publish(out, model, tokenizer, facts, measure, team)
 
 
 def _with_head(source: Checkpoint, seed: int) -> Any:

@@ -25,9 +25,11 @@ from triaxial.models.base import (
     locate,
 )
 from triaxial.models.batching import TOKEN_BUDGET, length_batches
+from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.fit import FitOptions, Parts, fit
 from triaxial.models.training import (
     CHECKPOINTS,
+    Part,
     Rows,
     about_run,
     batches_of,
@@ -63,6 +65,7 @@ def train_masked(
     held_out: Sequence[str] = (),
     where: Hardware | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    team: Team = ALONE,
 ) -> dict[str, Any]:
     """Train a masked LM further on texts, and save it.
 
@@ -79,6 +82,7 @@ def train_masked(
         held_out: Texts on which the model is measured before and after, with the same masks.
         where: Device and precision; by default what `hardware()` finds.
         progress: As in `fit`.
+        team: The processes that share the training; the first saves.
 
     Returns:
         The content of `training.json`; losses are in nats a token.
@@ -112,12 +116,12 @@ def train_masked(
     batches = batches_of(rows.lengths, batch_size, options, where)
     head = _HeadAtMasks(network)
 
-    def masked_batches(epoch: int) -> list[Parts[tuple[_Masks, NDArray[np.intp]]]]:
+    def masked_batches(epoch: int) -> list[Parts[tuple[_Masks, Part]]]:
         rng = generator("finetune.masks", options.seed, epoch)
         masks = _masks(rows, tokenizer, mask_share, rng)
-        found: list[Parts[tuple[_Masks, NDArray[np.intp]]]] = []
+        found: list[Parts[tuple[_Masks, Part]]] = []
         for batch in batches(epoch):
-            counts = [masks.count(part) for _, part in batch]
+            counts = [masks.count(part.rows) for _, part in batch]
             found.append(
                 [
                     (count / sum(counts), (masks, part))
@@ -126,8 +130,13 @@ def train_masked(
             )
         return found
 
-    def loss(_: torch.nn.Module, part: tuple[_Masks, NDArray[np.intp]]) -> torch.Tensor:
+    def loss(_: torch.nn.Module, part: tuple[_Masks, Part]) -> torch.Tensor:
         return head.losses(rows, *part, where).mean()
+
+    def take(both: tuple[_Masks, Part], some: slice) -> tuple[float, tuple[_Masks, Part]]:
+        masks, part = both
+        mine = part.take(some)
+        return masks.count(mine.rows) / masks.count(part.rows), (masks, mine)
 
     def measure() -> NDArray[np.float64] | None:
         return None if tests is None else _masked_sums(head, tests, tokenizer, mask_share, where)
@@ -142,6 +151,8 @@ def train_masked(
         checkpoint=out / CHECKPOINTS,
         run=about["run"],
         progress=progress,
+        team=team,
+        division=Division(lambda both: len(both[1]), take),
     )
     after = measure()
     head.remove()
@@ -154,7 +165,7 @@ def train_masked(
     }
     if tests is not None and before is not None and after is not None:
         facts["held_out"] = _masked_report(rows, tests, tokenizer, mask_share, before, after)
-    return publish(out, network, tokenizer, facts, lambda _: {})
+    return publish(out, network, tokenizer, facts, lambda _: {}, team)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +212,10 @@ class _HeadAtMasks:
         self.at: tuple[torch.Tensor, torch.Tensor] | None = None
         self.handle = body.register_forward_hook(self._keep)
 
-    def losses(
-        self, rows: Rows, masks: _Masks, part: NDArray[np.intp], where: Hardware
-    ) -> torch.Tensor:
+    def losses(self, rows: Rows, masks: _Masks, whole: Part, where: Hardware) -> torch.Tensor:
         """Loss of each masked token, shape (M,), row by row."""
-        ids = rows.padded(part)
+        part = whole.rows
+        ids = rows.padded(part, whole.width)
         line = np.repeat(np.arange(len(part)), [len(masks.places[row]) for row in part])
         column = np.concatenate([masks.places[row] for row in part])
         gold = torch.from_numpy(ids[line, column]).to(where.device)
@@ -247,7 +257,8 @@ def _masked_sums(
     )
     with evaluation(head.model), autocast(where):
         for batch in length_batches(rows.lengths, budget):
-            losses = head.losses(rows, masks, batch, where).double().cpu().numpy()
+            part = Part(batch, int(rows.lengths[batch].max()))
+            losses = head.losses(rows, masks, part, where).double().cpu().numpy()
             owner = np.repeat(batch, [len(masks.places[row]) for row in batch])
             np.add.at(sums, owner, np.column_stack([losses, np.ones_like(losses)]))
     return sums

@@ -13,6 +13,9 @@ What makes it fast, without changing what is computed:
 - On a CPU, dropout is drawn quickly (`dropout`).
 - The host never waits for the device between two reports.
 
+In several processes (`distributed`) each computes its rows of every part, and the gradients are
+summed before they are adjusted and clipped: the updates are those of one process.
+
 It does not evaluate, stop early or pick a best checkpoint: a caller trains, then measures.
 """
 
@@ -30,6 +33,7 @@ import torch
 
 from triaxial.errors import InputError
 from triaxial.models.base import Hardware, autocast
+from triaxial.models.distributed import ALONE, Division, Team, portions
 from triaxial.models.dropout import quick_dropout
 from triaxial.models.resume import (
     moments_of,
@@ -89,6 +93,8 @@ def fit(
     moments: dict[str, torch.Tensor] | None = None,
     after_step: Callable[[int], None] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    team: Team = ALONE,
+    division: Division[Batch] | None = None,
 ) -> History:
     """Train a model in place.
 
@@ -109,11 +115,14 @@ def fit(
             from; afterwards it holds the state at the end. `{}` starts anew and takes it along.
         after_step: Called with the number of steps done, after each update.
         progress: Called with steps done, steps in all and the latest loss.
+        team: The processes that share the training; each calls with the same batches.
+        division: How they divide a part.
 
     Raises:
         InputError: The loss or its gradient is no finite number; the checkpoint is of another run.
         StoreError: A checkpoint cannot be written or read.
     """
+    assert team.size == 1 or division is not None, "several processes need to know who does what"
     device = torch.device(where.device)
     model.to(device)
     batches = epoch_batches(0)
@@ -129,11 +138,13 @@ def fit(
     losses: list[float] = []
     about = {"run": run, "total": total, **asdict(options)}
     del about["checkpoint_every"]
-    with own_randomness(device, options.seed), _training(model):
+    divided = division.buffers if division is not None and team.size > 1 else {}
+    reached: list[bool] | None = None
+    with own_randomness(device, options.seed, team), _training(model):
         if moments:
             set_moments(optimizer, named, moments, device)
         if checkpoint is not None:
-            losses = resume_state(checkpoint, model, optimizer, named, device, about)
+            losses = resume_state(checkpoint, model, optimizer, named, device, about, team, divided)
         start = len(losses)
         for step in range(start, total):
             if step // per_epoch != epoch:
@@ -143,12 +154,14 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(options, step, total)
             slot = step % cadence
-            for share, part in batches[step % per_epoch]:
-                with quick_dropout(device):
+            for share, part, own in portions(batches[step % per_epoch], team, division):
+                with quick_dropout(device, own):
                     with autocast(where):
                         value = loss(model, part) * share
                     torch.autograd.backward(value)  # inside, for layers that compute twice
                 trace[0, slot] += value.detach()
+            if team.size > 1:
+                reached = _sum_gradients(weights, reached, team)
             if adjust is not None:
                 adjust(step, weights)
             if options.clip_norm is not None:
@@ -162,11 +175,13 @@ def fit(
                 after_step(done)
             save = checkpoint is not None and done % options.checkpoint_every == 0
             if slot == cadence - 1 or done == total or save:
-                losses += _read(trace, len(losses), done, options)
+                losses += _read(trace, len(losses), done, options, team)
                 if progress is not None:
                     progress(done, total, losses[-1])
             if checkpoint is not None and (save or done == total):
-                save_state(checkpoint, model, optimizer, named, device, about, losses)
+                save_state(
+                    checkpoint, model, optimizer, named, device, about, losses, team, divided
+                )
     if moments is not None:
         moments |= moments_of(optimizer, named)
     return History(tuple(losses), start)
@@ -250,9 +265,31 @@ def _adamw(weights: Sequence[torch.nn.Parameter], options: FitOptions) -> torch.
     )
 
 
-def _read(trace: torch.Tensor, read: int, done: int, options: FitOptions) -> list[float]:
+def _sum_gradients(
+    weights: Sequence[torch.nn.Parameter], reached: list[bool] | None, team: Team
+) -> list[bool]:
+    """Sum the gradients of all processes; returns which weights have any, asked at the first step.
+
+    A process without rows has none, and one process would have none for a weight that no loss
+    reaches: the first must be zeros, the second must stay away.
+    """
+    if reached is None:
+        reached = team.any([weight.grad is not None for weight in weights])
+    for weight, there in zip(weights, reached, strict=True):
+        assert there or weight.grad is None, "a weight that no loss reached at the first step"
+        if there and weight.grad is None:
+            weight.grad = torch.zeros_like(weight)
+    team.add([weight.grad for weight in weights if weight.grad is not None])
+    return reached
+
+
+def _read(
+    trace: torch.Tensor, read: int, done: int, options: FitOptions, team: Team
+) -> list[float]:
     # The only place at which the host waits for the device.
     first = read % trace.shape[1]
+    if team.size > 1:
+        team.add([trace[0]])
     values, lengths = trace[:, first : first + done - read].tolist()
     trace.zero_()
     for step, (value, length) in enumerate(zip(values, lengths, strict=True), start=read):

@@ -3,6 +3,9 @@
 A checkpoint is a directory a step, of which the highest counts.  It is written beside its place and
 renamed, so that it is there whole or not at all, and the one before goes only after that.  Weights,
 moments of the optimizer, random states and losses are safetensors; the rest is JSON.
+
+Of a training in several processes the first writes the state of all, so that any number of them may
+take it up: what each holds of a divided buffer joined, and the random state of each.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from triaxial.errors import InputError, StoreError
+from triaxial.models.distributed import ALONE, Team
+from triaxial.stats import generator
 
 __all__ = ["moments_of", "own_randomness", "resume_state", "save_state", "set_moments"]
 
@@ -26,11 +31,16 @@ _FORMAT = 1
 
 
 @contextlib.contextmanager
-def own_randomness(device: torch.device, seed: int) -> Iterator[None]:
-    """Seed torch's generators for the time of a training; the caller's state comes back after."""
+def own_randomness(device: torch.device, seed: int, team: Team = ALONE) -> Iterator[None]:
+    """Seed torch's generators for the time of a training; the caller's state comes back after.
+
+    The host's are alike in all processes, a GPU's differ.
+    """
     before = _random_state(device)
     try:
         torch.default_generator.manual_seed(seed)
+        if not team.first:
+            seed = int(generator("fit.process", seed, team.rank).integers(1 << 31))
         if device.type == "cuda":
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
@@ -49,19 +59,30 @@ def save_state(
     device: torch.device,
     about: dict[str, Any],
     losses: Sequence[float],
+    team: Team = ALONE,
+    divided: Mapping[str, int] | None = None,
 ) -> None:
     """Write the state after the last of `losses`, then delete what came before.
+
+    Every process of a team calls it, the first writes. `divided` are the buffers of which each
+    holds its own rows, and along which dimension.
 
     Raises:
         StoreError: It cannot be written; the one before is still there.
     """
     step = len(losses)
+    owned, random = dict(_owned(model)), _random_state(device)
+    if team.size > 1:
+        owned |= {name: team.gather(owned[name], dim) for name, dim in (divided or {}).items()}
+        random |= _of_all(random, team)
+    if not team.first:
+        return
     temporary = checkpoint / f".writing-{os.getpid()}"
     try:
         temporary.mkdir(parents=True, exist_ok=True)
         moments = moments_of(optimizer, named)
-        owned = {name: _plain(tensor) for name, tensor in _owned(model).items()}
-        random = {name: _plain(state) for name, state in _random_state(device).items()}
+        owned = {name: _plain(tensor) for name, tensor in owned.items()}
+        random = {name: _plain(state) for name, state in random.items()}
         trace = {"losses": torch.tensor(losses, dtype=torch.float64)}
         save_file(owned, temporary / "model.safetensors")
         save_file(moments, temporary / "optimizer.safetensors")
@@ -93,8 +114,12 @@ def resume_state(
     named: dict[str, torch.nn.Parameter],
     device: torch.device,
     about: dict[str, Any],
+    team: Team = ALONE,
+    divided: Mapping[str, int] | None = None,
 ) -> list[float]:
     """Put everything back as it was after the last checkpoint; its losses, or [] without one.
+
+    Of a divided buffer, as in `save_state`, each process takes its own rows.
 
     Raises:
         InputError: It is of another run: other data, model or options.
@@ -118,6 +143,10 @@ def resume_state(
         ) from None
     there = facts["about"]
     owned = _owned(model)
+    for name, dim in (divided or {}).items():
+        if name in saved:
+            own = team.rows(saved[name].shape[dim])
+            saved[name] = saved[name].narrow(dim, own.first, own.count)
     differs = [name for name in about if there.get(name) != about[name]]
     if differs or _shapes(saved) != _shapes(owned):
         name = differs[0] if differs else "run"
@@ -135,7 +164,7 @@ def resume_state(
         for name, tensor in owned.items():
             tensor.copy_(saved[name])
     set_moments(optimizer, named, moments, device)
-    _set_random_state(device, state)
+    _set_random_state(device, _of_one(state, team))
     return [float(value) for value in state["losses"].tolist()]
 
 
@@ -173,9 +202,27 @@ def _random_state(device: torch.device) -> dict[str, torch.Tensor]:
     return state
 
 
+def _of_all(random: dict[str, torch.Tensor], team: Team) -> dict[str, torch.Tensor]:
+    """The random states of the processes after the first, each under its own name."""
+    found: dict[str, torch.Tensor] = {}
+    for name, state in random.items():
+        every = team.gather(state[None])
+        found |= {f"{name}.{rank}": every[rank] for rank in range(1, team.size)}
+    return found
+
+
+def _of_one(state: dict[str, torch.Tensor], team: Team) -> dict[str, torch.Tensor]:
+    """The random states of a process; one that was not there keeps a GPU's as it was seeded."""
+    if team.first:
+        return state
+    own = {name: state.get(f"{name}.{team.rank}") for name in ("cpu", "cuda")}
+    found = {name: one for name, one in own.items() if one is not None}
+    return {"cpu": state["cpu"]} | found
+
+
 def _set_random_state(device: torch.device, state: dict[str, torch.Tensor]) -> None:
     torch.set_rng_state(state["cpu"])
-    if device.type == "cuda":
+    if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"], device)
     elif device.type == "mps":
         torch.mps.set_rng_state(state["mps"])

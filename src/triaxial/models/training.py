@@ -24,6 +24,7 @@ from triaxial.stats import bootstrap, generator
 
 from .base import Checkpoint, Hardware, longest_input
 from .batching import pad
+from .distributed import ALONE, Team
 from .fit import PART_COST, FitOptions, History, Parts, shuffled, split
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKPOINTS",
+    "Part",
     "Rows",
     "about_run",
     "batches_of",
@@ -64,9 +66,24 @@ class Rows:
     padding: int
     truncated: int
 
-    def padded(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Ids of some rows, shape (B, T)."""
-        return pad([self.ids[row] for row in rows], self.padding)
+    def padded(self, rows: NDArray[np.intp], width: int | None = None) -> NDArray[np.int64]:
+        """Ids of some rows, shape (B, T), as wide as the longest of them unless told."""
+        return pad([self.ids[row] for row in rows], self.padding, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a batch that are padded to one width."""
+
+    rows: NDArray[np.intp]
+    width: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: slice) -> Part:
+        """Some of the rows, as wide as all."""
+        return Part(self.rows[which], self.width)
 
 
 def encode(
@@ -112,7 +129,7 @@ def inputs_of(
         "attention_mask": (np.arange(width) < rows.lengths[part][:, None]).astype(np.int64),
     }
     if rows.types is not None:
-        inputs["token_type_ids"] = pad([rows.types[row] for row in part], 0)
+        inputs["token_type_ids"] = pad([rows.types[row] for row in part], 0, width)
     return {name: torch.from_numpy(array).to(where.device) for name, array in inputs.items()}
 
 
@@ -170,13 +187,16 @@ def shrink_embeddings(
 
 def batches_of(
     lengths: NDArray[np.int64], batch_size: int, options: FitOptions, where: Hardware
-) -> Callable[[int], list[Parts[NDArray[np.intp]]]]:
+) -> Callable[[int], list[Parts[Part]]]:
     """For `fit`: the batches of an epoch, random samples in parts of similar length."""
     cost = PART_COST[torch.device(where.device).type]
 
-    def epoch_batches(epoch: int) -> list[Parts[NDArray[np.intp]]]:
+    def epoch_batches(epoch: int) -> list[Parts[Part]]:
         return [
-            [(len(part) / len(batch), part) for part in split(lengths, batch, cost)]
+            [
+                (len(part) / len(batch), Part(part, int(lengths[part].max())))
+                for part in split(lengths, batch, cost)
+            ]
             for batch in shuffled(lengths, batch_size, seed=options.seed, epoch=epoch)
         ]
 
@@ -276,8 +296,14 @@ def publish(
     tokenizer: PreTrainedTokenizerFast,
     facts: dict[str, Any],
     measure: Callable[[Path], dict[str, Any]],
+    team: Team = ALONE,
 ) -> dict[str, Any]:
-    """Save beside, measure what was saved, then move it into place."""
+    """Save beside, measure what was saved, then move it into place.
+
+    The first process of a team does; the others return the facts without what is measured.
+    """
+    if not team.first:
+        return facts
     from transformers.utils import logging as transformers_logging
 
     logging: Any = transformers_logging

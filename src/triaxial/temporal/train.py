@@ -37,6 +37,7 @@ from triaxial.models.base import Hardware, hardware
 from triaxial.models.causal import DocumentScore, load_causal, own_tokenizer
 from triaxial.models.causal_readers import linear_head
 from triaxial.models.cross_entropy import IGNORED, mean_loss
+from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.fit import FitOptions, Parts, fit
 from triaxial.models.training import (
     CHECKPOINTS,
@@ -111,6 +112,7 @@ def train_language_model(
     foreign_vocabulary: bool = False,
     where: Hardware | None = None,
     progress: Callable[[int, int, float], None] | None = None,
+    team: Team = ALONE,
 ) -> dict[str, Any]:
     """Train a language model on a split's training documents, and save it.
 
@@ -127,6 +129,8 @@ def train_language_model(
             (the paper's test of the tokenizer's age); where it may not, it is checked.
         where: Device and precision; by default what `hardware()` finds.
         progress: As in `fit`.
+        team: The processes that share the training; the first saves and measures. Each has as many
+            streams as the others.
 
     Returns:
         The content of `training.json`; losses are in nats a piece.
@@ -154,6 +158,12 @@ def train_language_model(
             where=split.name,
         )
     config = _configuration(options, tokenizer)
+    if isinstance(config, XLConfig) and options.rows % team.size:
+        raise InputError(
+            f"is {options.rows}, and {team.size} processes have as many streams each; choose a "
+            f"multiple of {team.size}",
+            where="rows",
+        )
     about: dict[str, Any] = {
         "kind": "causal",
         "config": asdict(config) if isinstance(config, XLConfig) else config.to_diff_dict(),
@@ -178,17 +188,18 @@ def train_language_model(
         return done
     model: Any
     loss: Callable[[Any, Cut], torch.Tensor]
+    buffers: dict[str, int]
     if isinstance(config, XLConfig):
         model = TransformerXL(config, seed=options.fit.seed)
         width, cut = options.window or config.segment, cut_streams
         model.to(where.device)
-        model.open_streams(options.rows)
-        loss = _stream_loss(where)
+        model.open_streams(team.rows(options.rows).count)
+        loss, buffers = _stream_loss(where), {"stream_states": 1, "stream_valid": 0}
         saved: Any = _Saved(model)
     else:
         model = saved = _from_config(config, options.fit.seed)
         width, cut = _width(config, options), cut_windows
-        loss = _window_loss(model, where)
+        loss, buffers = _window_loss(model, where), {}
     mark = tokenizer.bos_token_id
 
     def epoch_batches(epoch: int) -> list[Parts[Cut]]:
@@ -208,6 +219,8 @@ def train_language_model(
         checkpoint=out / CHECKPOINTS,
         run=about["run"],
         progress=progress,
+        team=team,
+        division=Division(lambda cut: len(cut.ids), _some_rows, buffers),
     )
     facts = about | {
         "documents": len(corpus.train),
@@ -226,7 +239,7 @@ def train_language_model(
         tested = load_causal(str(directory), device=where.device, precision=where.precision)
         return {"held_out": _report(tested.score(corpus.valid), corpus.train, len(tokenizer))}
 
-    return publish(out, saved, tokenizer, facts, measure)
+    return publish(out, saved, tokenizer, facts, measure, team)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +373,12 @@ def _width(config: Any, options: TrainOptions) -> int:
     if options.window is not None and options.window > most:
         raise InputError(f"is {options.window}; the model takes {most} pieces", where="window")
     return options.window or min(most, _WINDOW)
+
+
+def _some_rows(cut: Cut, some: slice) -> tuple[float, Cut]:
+    """Some streams or windows, and their share of the targets."""
+    mine = Cut(cut.ids[some], cut.targets[some], cut.reset[some])
+    return float((mine.targets != IGNORED).sum() / max((cut.targets != IGNORED).sum(), 1)), mine
 
 
 def _stream_loss(where: Hardware) -> Callable[[Any, Cut], torch.Tensor]:

@@ -1,0 +1,5 @@
+"""`python -m triaxial`: the command `triax`, as `torchrun -m triaxial` starts it."""
+
+from triaxial.cli import main
+
+main()
