@@ -1,4 +1,4 @@
-"""Run independent shards: in this process, or in a pool of them.
+"""Run independent shards: in this process, in a pool of them, or on Ray.
 
 A shard is an argument, the work a plain function of it. What a shard gives does not depend on where
 it runs. Workers are started fresh (spawn), since a fork of a process that holds threads may hang;
@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from .errors import InputError, TriaxialError
+from .execute_ray import Shards, results, streamed
 
-__all__ = ["Computing", "Progress", "run"]
+__all__ = ["Computing", "Progress", "Shards", "run"]
 
 Progress = Callable[[str, int, int], None]  # what, done, in all
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class Computing:
         token_budget: Padded tokens of a batch; `None` for what suits the device.
         workers: Processes; each has its share of the cores.
         progress: Told what is being done, how much of it is done, and how much there is.
+        ray: `local` for a Ray cluster of so many workers on this machine, or the address of one.
     """
 
     store: Path = Path(".triaxial")
@@ -47,6 +49,17 @@ class Computing:
     token_budget: int | None = None
     workers: int = 1
     progress: Progress | None = None
+    ray: str | None = None
+
+    @property
+    def spread(self) -> bool:
+        """Whether shards run elsewhere than in this process."""
+        return self.workers > 1 or self.ray is not None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that a shard with a model asks for, where there are any."""
+        return int(self.device == "auto" or self.device.startswith("cuda"))
 
     def told(self, what: str) -> Callable[[int, int], None]:
         """Tells the progress of one kind of work."""
@@ -60,27 +73,41 @@ class Computing:
 
 def run(
     function: Callable[[T], R],
-    shards: Sequence[T],
+    shards: Shards[T],
     *,
     workers: int = 1,
+    ray: str | None = None,
+    gpus: float = 0,
+    large: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[int, R]]:
     """Index and result of every shard, in the order of the shards, as they come.
 
     Args:
-        function: Of one shard; importable by name (no lambda) when there are several workers.
-        shards: Its arguments; picklable when there are several workers.
-        workers: Processes; 1 runs here.
+        function: Of one shard; importable by name (no lambda) unless it runs here.
+        shards: Its arguments; picklable unless it runs here.
+        workers: Processes; 1 runs here. Of Ray: those of a local cluster.
+        ray: As in `Computing`.
+        gpus: Of Ray: GPUs of a shard, where there are any.
+        large: Of Ray: results are of megabytes, and come through Ray Data.
         progress: Called with shards done and shards in all after each.
 
     Raises:
-        InputError: `workers` < 1.
+        InputError: `workers` < 1; there is no Ray, or no such cluster.
         TriaxialError: A worker died; an error raised by the function comes as itself.
     """
     if workers < 1:
         raise InputError(f"{workers} workers; wanted at least 1")
-    results = map(function, shards) if workers == 1 else _pooled(function, shards, workers)
-    return _counted(results, len(shards), progress)
+    found: Iterator[R]
+    if ray is not None and large:
+        found = streamed(function, shards, ray, workers=workers)
+    elif ray is not None:
+        found = results(function, shards, ray, workers=workers, gpus=gpus)
+    elif workers > 1:
+        found = _pooled(function, shards, workers)
+    else:
+        found = map(function, shards)
+    return _counted(found, len(shards), progress)
 
 
 def _counted(
@@ -92,7 +119,7 @@ def _counted(
             progress(index + 1, total)
 
 
-def _pooled(function: Callable[[T], R], shards: Sequence[T], workers: int) -> Iterator[R]:
+def _pooled(function: Callable[[T], R], shards: Shards[T], workers: int) -> Iterator[R]:
     pool = ProcessPoolExecutor(
         min(workers, len(shards)) or 1,
         multiprocessing.get_context("spawn"),

@@ -267,7 +267,7 @@ def _read_source(rows: _SourceRows, computing: Computing) -> None:
     there = [stage.has(n) and funnel.has(n) for n in range(len(shards))]
     missing = [shard for shard, done in zip(shards, there, strict=True) if not done]
     read = partial(_shard_tables, source, options)
-    found = execute.run(read, missing, workers=computing.workers)
+    found = execute.run(read, missing, workers=computing.workers, ray=computing.ray, large=True)
     told = computing.told(f"reading {rows.name}")
     seen: set[bytes] = set()
     for number, shard in enumerate(shards):

@@ -182,13 +182,20 @@ def run_jobs(chains: Mapping[Any, Sequence[Job]], computing: Computing) -> None:
     told(done)
     for level in range(1 + max((job.number for job in every.values()), default=0)):
         mine = [job for key, job in every.items() if key in open_ and job.number == level]
-        if computing.workers == 1:
+        if not computing.spread:
             for job in mine:
                 train_job(job, lambda steps, start=done: told(start + steps))  # type: ignore[misc]
                 done += job.steps
                 told(done)
         else:
-            for index, _ in execute.run(train_job, mine, workers=computing.workers):
+            found = execute.run(
+                train_job,
+                mine,
+                workers=computing.workers,
+                ray=computing.ray,
+                gpus=computing.gpus,
+            )
+            for index, _ in found:
                 done += mine[index].steps
                 told(done)
 

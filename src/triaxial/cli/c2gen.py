@@ -76,6 +76,7 @@ def run(
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
     workers: own.Workers = 1,
+    ray: options.Ray = None,
     budget: options.Budget = None,
     fail_if: options.FailIf = None,
     overwrite: options.Overwrite = False,
@@ -115,7 +116,7 @@ def run(
     if out_dir is None:
         raise InputError("is not given; name a directory, or pass --plan", where="--out")
     with progress() as told:
-        computing = Computing(store, device, token_budget, workers, told)
+        computing = Computing(store, device, token_budget, workers, told, ray)
         metrics = run_grid(data, grid, computing, out_dir, overwrite=overwrite)
     _print(metrics, as_json)
     note(f"in {out_dir}; next: `triax report {out_dir}`, `triax c2gen analyse {out_dir}`")

@@ -66,6 +66,14 @@ TokenBudget = Annotated[
         min=16, help="Padded tokens of a batch; by default what suits.", rich_help_panel="Computing"
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        help="Work on Ray: `local` starts --workers on this machine, `auto` or `HOST:PORT` joins a "
+        "cluster.",
+        rich_help_panel="Computing",
+    ),
+]
 Budget = Annotated[
     str | None,
     typer.Option(

@@ -75,6 +75,7 @@ def ingest(
     seed: own.Seed = 1,
     store: options.StoreDir = Path(".triaxial"),
     workers: own.Workers = 1,
+    ray: options.Ray = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -95,7 +96,7 @@ def ingest(
     )
     dedup = DedupOptions(threshold=threshold, shingle=shingle, seed=seed)
     with progress() as told:
-        computing = Computing(store, workers=workers, progress=told)
+        computing = Computing(store, workers=workers, progress=told, ray=ray)
         facts = read(
             sources,
             out_dir,

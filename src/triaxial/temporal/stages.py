@@ -249,9 +249,10 @@ def tags_of(words: pl.DataFrame, tagger: str, computing: Computing) -> pl.Series
         _: Callable[[int], pl.DataFrame], missing: Sequence[int]
     ) -> Iterator[tuple[int, pl.DataFrame]]:
         wanted = [shards[number] for number in missing]
-        return execute.run(partial(_tagged, tagger), wanted, workers=computing.workers)
+        work = partial(_tagged, tagger)
+        return execute.run(work, wanted, workers=computing.workers, ray=computing.ray)
 
-    pool = each if computing.workers > 1 and len(shards) > 1 else None
+    pool = each if computing.spread and len(shards) > 1 else None
     table = run_shards(
         stage,
         shards,
