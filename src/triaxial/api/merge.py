@@ -27,6 +27,7 @@ from triaxial.api.merge_files import (
     write_run,
 )
 from triaxial.api.merge_predict import EvaluateOptions, evaluate, run_key
+from triaxial.api.merge_sample import sampled
 from triaxial.errors import InputError
 from triaxial.execute import Computing
 from triaxial.merge.analyses import (
@@ -157,9 +158,12 @@ def score(
     }
     sample = made.facts["data"].get("sample")
     if sample is not None and sample["pairs"] < sample["of"]:
+        why = f", to fit {sample['budget']:g} s" if "budget" in sample else ""
+        if sample.get("like"):
+            why = f" and of what {sample['like']} has right"
         result["warnings"].append(
             f"a sample of {sample['pairs']:,} of {sample['of']:,} pairs, in the shares of their "
-            f"labels, to fit {sample['budget']:g} s: the intervals are those of the sample"
+            f"labels{why}: the intervals are those of the sample"
         )
     if kept is None:
         result["warnings"].append(
@@ -189,6 +193,8 @@ def run(
     *,
     overwrite: bool = False,
     budget: float | None = None,
+    sample: int | None = None,
+    like: str | None = None,
 ) -> tuple[VariantSet, dict[str, Any], dict[str, Any]]:
     """From seeds to scores, into one directory; returns the set, the metrics and the facts.
 
@@ -203,14 +209,20 @@ def run(
         overwrite: Replace the run of another call.
         budget: Seconds that the whole may take: as many seeds are drawn, in the shares of their
             labels, as a few of them show to fit. `None` for all.
+        sample: Seeds that models are scored on, see `merge_sample.sampled`; `None` for all.
+        like: A run whose accuracy the sample keeps.
     """
     check_directory(out)
-    sampled = None
+    if budget is not None and sample is not None:
+        raise InputError("a budget and a sample are two ways to fewer seeds; give one of them")
+    fits = None
     if budget is not None:
-        reading, sampled = _sampled(reading, generating, evaluating, settings, budget)
+        reading, fits = _fitting(reading, generating, evaluating, settings, budget)
     made = generate(reading, generating, settings)
-    if sampled is not None:
-        made.facts["data"]["sample"] = sampled
+    if fits is not None:
+        made.facts["data"]["sample"] = fits
+    if sample is not None:
+        made = sampled(made, sample, evaluating.draw, like)
     key = run_key(made.key, evaluating, settings)
     claim_directory(out, RUN, key, replace=overwrite)
     predictions, facts = evaluate(made, evaluating, settings)
@@ -219,7 +231,7 @@ def run(
     return made, metrics, facts
 
 
-def _sampled(
+def _fitting(
     reading: Reading,
     generating: GenerateOptions,
     evaluating: EvaluateOptions,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triaxial.api.merge_files import labels_by_variant, read_run
+from triaxial.api.merge_files import VariantSet, labels_by_variant, read_run
 from triaxial.errors import InputError
-from triaxial.merge.analyses import Comparison, compare, groups_of
+from triaxial.merge.analyses import Comparison, Predictions, compare, groups_of
+from triaxial.merge.score import DrawOptions
 
-__all__ = ["compare_runs"]
+__all__ = ["compare_runs", "named_run"]
 
 
 def compare_runs(
@@ -26,19 +27,7 @@ def compare_runs(
     Raises:
         InputError: The runs are not of the same variants and draws, or lack the group.
     """
-    sides = []
-    for text in (old, new):
-        directory, model = _named_model(text)
-        made, predictions, draw, models = read_run(directory)
-        if model is None and len(models) > 1:
-            raise InputError(
-                f"holds {len(models)} models ({', '.join(models)}); name one as RUN:MODEL",
-                where=text,
-            )
-        chosen = model or next(iter(models))
-        if chosen not in models:
-            raise InputError(f"has no model {chosen!r}; it has {', '.join(models)}", where=text)
-        sides.append((made, draw, labels_by_variant(made, predictions, chosen, made.offsets())))
+    sides = [named_run(text) for text in (old, new)]
     (one, draw, before), (other, other_draw, after) = sides
     if one.key != other.key or draw != other_draw:
         raise InputError(
@@ -52,8 +41,22 @@ def compare_runs(
     raise InputError(f"no seeds in the group {kind} {name}")
 
 
-def _named_model(text: str) -> tuple[Path, str | None]:
-    if Path(text).is_dir():
-        return Path(text), None
-    directory, _, model = text.rpartition(":")
-    return (Path(directory), model) if directory else (Path(text), None)
+def named_run(text: str) -> tuple[VariantSet, DrawOptions, Predictions]:
+    """A run's set and draws, and what one of its models predicted, by `RUN` or `RUN:MODEL`.
+
+    Raises:
+        InputError: No such model, or several and none is named.
+    """
+    directory, model = Path(text), ""
+    if not directory.is_dir() and ":" in text:
+        place, _, model = text.rpartition(":")
+        directory = Path(place)
+    made, predictions, draw, models = read_run(directory)
+    if not model and len(models) > 1:
+        raise InputError(
+            f"holds {len(models)} models ({', '.join(models)}); name one as RUN:MODEL", where=text
+        )
+    chosen = model or next(iter(models))
+    if chosen not in models:
+        raise InputError(f"has no model {chosen!r}; it has {', '.join(models)}", where=text)
+    return made, draw, labels_by_variant(made, predictions, chosen, made.offsets())

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from triaxial.api.merge_files import VariantSet
+from triaxial.api.merge_imports import Imported
+from triaxial.api.merge_sources import (
+    EvaluateOptions,
+    fingerprint_of,
+    imported,
+    plain_name,
+    source_of,
+)
 from triaxial.errors import InputError
 from triaxial.execute import Computing
 from triaxial.merge.analyses import groups_of
 from triaxial.merge.filters import variant_texts
 from triaxial.merge.score import DrawOptions
-from triaxial.merge.stages import Clock, labels_of, predict
-from triaxial.nli import LABELS, read_labels
-from triaxial.store import digest, file_digest
+from triaxial.merge.stages import Clock, NliSource, labels_of, predict
+from triaxial.nli import LABELS
+from triaxial.store import digest
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from triaxial.models.base import NliModel
-
-__all__ = ["EvaluateOptions", "evaluate", "item_rows", "run_key"]
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluateOptions:
-    """Which models are scored, and on how many draws.
-
-    Args:
-        models: Directories or hub ids of NLI classifiers, `file:PATH` of predictions, or objects
-            that predict (`models.base.NliModel`: a name, a fingerprint, `predict(pairs)`).
-        model_labels: Column or name to label. With one model it outranks the checkpoint's own
-            names; with several it is for those whose names say nothing.
-        precision: Of the classifiers.
-        draw: See `merge.score.DrawOptions`.
-    """
-
-    models: tuple[str | NliModel, ...]
-    model_labels: Mapping[str, str] | None = None
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    draw: DrawOptions = field(default_factory=DrawOptions)
+__all__ = ["EvaluateOptions", "estimated", "evaluate", "item_rows", "run_key"]
 
 
 def evaluate(
@@ -66,28 +52,60 @@ def evaluate(
     frames = []
     facts: dict[str, Any] = {}
     work: dict[str, Any] = {}
-    plain = [m.removeprefix("file:") if isinstance(m, str) else m.name for m in options.models]
-    for name, label in zip(options.models, labels_of(plain), strict=True):
+    labels = labels_of([plain_name(model) for model in options.models])
+    if len(set(labels)) < len(labels):
+        twice = max(labels, key=labels.count)
+        raise InputError(f"two models are called {twice!r}; score them in two runs")
+    for name, label in zip(options.models, labels, strict=True):
+        work[label] = {}
+        told: dict[str, Any] = {"name": name if isinstance(name, str) else name.name}
         if not isinstance(name, str):
             with clock.time("classifier"):
                 frame = _predicted_frame(items, name.predict)
-            facts[label] = {"name": name.name, **name.fingerprint}
-            work[label] = {}
-        elif name.startswith("file:"):
-            frame = _read_predictions(Path(name.removeprefix("file:")), items)
-            facts[label] = {"name": name, **_fingerprint(name, options, settings)}
-            work[label] = {}
+            told |= name.fingerprint
+        elif (found := imported(name)) is not None:
+            frame = _imported_frame(found, items, name)
+            told |= fingerprint_of(name, options, settings)
         else:
-            frame, facts[label], work[label] = _predicted(name, items, options, settings, clock)
+            source = source_of(name, options, settings)
+
+            def asked(
+                pairs: Sequence[tuple[str, str]], source: NliSource = source, label: str = label
+            ) -> np.ndarray[Any, np.dtype[np.float32]]:
+                log_p, work[label] = predict(pairs, source, settings=settings, clock=clock)
+                return log_p
+
+            frame = _predicted_frame(items, asked)
+            told |= source.fingerprint
+        facts[label] = told
         frames.append(frame.select(pl.lit(label).alias("model"), pl.all()))
     table = pl.concat(frames)
-    return table, {"models": facts, "work": {"classifier": work, "seconds": clock.seconds}}
+    return table, {"models": facts, "work": {"models": work, "seconds": clock.seconds}}
 
 
 def run_key(made_key: str, options: EvaluateOptions, settings: Computing) -> str:
     """What names a run: its set, its models and its draws."""
-    models = [_fingerprint(name, options, settings) for name in options.models]
+    models = [fingerprint_of(name, options, settings) for name in options.models]
     return digest({"set": made_key, "models": models, "draw": asdict(options.draw)})
+
+
+def estimated(made: VariantSet, options: EvaluateOptions) -> list[dict[str, Any]]:
+    """What the endpoints among the models would be asked, before any cache; nothing is asked.
+
+    Returns:
+        By model: items, prompt_tokens, completion_tokens (estimates), cost (None without prices).
+
+    Raises:
+        InputError: No model is an endpoint.
+    """
+    from triaxial.models.endpoint import estimate
+
+    names = [m for m in options.models if isinstance(m, str) and m.startswith("endpoint:")]
+    if not names:
+        raise InputError("is of endpoints; name one as --model endpoint:NAME", where="--estimate")
+    texts = _items(made, options.draw).texts
+    found = estimate(texts, options.choice.prompt, options.endpoint)
+    return [{"model": plain_name(name), **found} for name in names]
 
 
 def item_rows(made: VariantSet, draw: DrawOptions) -> pl.DataFrame:
@@ -147,26 +165,6 @@ def _items(made: VariantSet, draw: DrawOptions) -> _Items:
     return items
 
 
-def _predicted(
-    name: str, items: _Items, options: EvaluateOptions, settings: Computing, clock: Clock
-) -> tuple[pl.DataFrame, dict[str, Any], dict[str, int]]:
-    found: dict[str, Any] = {}
-
-    def asked(pairs: Sequence[tuple[str, str]]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        log_p, found["fingerprint"], found["work"] = predict(
-            pairs,
-            name,
-            model_labels=_labels_for(name, options),
-            precision=options.precision,
-            settings=settings,
-            clock=clock,
-        )
-        return log_p
-
-    frame = _predicted_frame(items, asked)
-    return frame, {"name": name, **found["fingerprint"]}, found["work"]
-
-
 def _predicted_frame(
     items: _Items,
     predict: Callable[[Sequence[tuple[str, str]]], np.ndarray[Any, np.dtype[np.float32]]],
@@ -188,21 +186,36 @@ def _predicted_frame(
     )
 
 
-def _read_predictions(path: Path, items: _Items) -> pl.DataFrame:
-    """Labels from a file of rows `item`, `label`; see `export` for the items."""
+def _imported_frame(found: Mapping[str, Imported], items: _Items, name: str) -> pl.DataFrame:
+    """Predictions that stand in a file, for all items; those of other items are left alone."""
     import polars as pl
 
-    found = read_labels(path)
+    where = name.partition(":")[2]
     wanted = items.names()
     missing = [item for item in wanted if item not in found]
     if missing:
         raise InputError(
             f"{len(missing)} of {len(wanted)} items have no label, {missing[0]!r} first; "
-            "label every row that `triax merge export --format items` writes",
-            where=path,
+            "label every row that `triax merge export --format items` (or lm-eval) writes, with "
+            "the same --min-variants, --draws and --seed",
+            where=where,
         )
-    nulls = [pl.lit(None, dtype=pl.Float32).alias(f"log_p_{label.value}") for label in LABELS]
-    return _frame(items, [found[item].value for item in wanted]).with_columns(nulls)
+    rows = [found[item] for item in wanted]
+    other = [
+        item
+        for item, row, texts in zip(wanted, rows, items.texts, strict=True)
+        if row.texts not in (None, texts)
+    ]
+    if other:
+        raise InputError(
+            f"{len(other)} of {len(wanted)} items have other texts than here, {other[0]!r} first; "
+            "is it of another set?",
+            where=where,
+        )
+    return _frame(items, [row.label.value for row in rows]).with_columns(
+        pl.Series(f"log_p_{label.value}", [row.log_p and row.log_p[n] for row in rows], pl.Float32)
+        for n, label in enumerate(LABELS)
+    )
 
 
 def _frame(items: _Items, labels: Sequence[str]) -> pl.DataFrame:
@@ -211,30 +224,4 @@ def _frame(items: _Items, labels: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame(
         {"seed": items.seeds, "variant": items.variants, "label": list(labels)},
         schema={"seed": pl.String(), "variant": pl.Int32(), "label": pl.String()},
-    )
-
-
-def _labels_for(name: str, options: EvaluateOptions) -> Mapping[str, str] | None:
-    """The user's label map where it is meant for this model."""
-    if options.model_labels is None or len(options.models) == 1:
-        return options.model_labels
-    from triaxial.models.classifier import names_say
-
-    return None if names_say(name) else options.model_labels
-
-
-def _fingerprint(
-    name: str | NliModel, options: EvaluateOptions, settings: Computing
-) -> dict[str, str]:
-    if not isinstance(name, str):
-        return dict(name.fingerprint)
-    if name.startswith("file:"):
-        return {"file": file_digest(name.removeprefix("file:"))}
-    from triaxial.models.classifier import fingerprint_of
-
-    return fingerprint_of(
-        name,
-        model_labels=_labels_for(name, options),
-        precision=options.precision,
-        device=settings.device,
     )

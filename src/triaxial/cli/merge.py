@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from triaxial.cli import merge_options, options
+from triaxial.cli import merge_llm, merge_options, options
 from triaxial.cli.console import note, out, print_json, progress, warn
 from triaxial.cli.merge_look import compare, export, rate_app, show, words
 
@@ -135,11 +135,31 @@ def generate(
 
 @app.command()
 def evaluate(
+    context: typer.Context,
     set_dir: merge_options.RunDir,
     model: merge_options.Model,
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for the run.")],
     model_labels: merge_options.ModelLabels = None,
     precision: options.Precision = "auto",
+    shots: merge_llm.Shots = None,
+    shots_from: merge_llm.ShotsFrom = None,
+    shots_split: merge_llm.ShotsSplit = None,
+    answers: merge_llm.Answers = None,
+    instruction: merge_llm.Instruction = None,
+    chat: merge_llm.Chat = None,
+    normalize: merge_llm.Normalize = None,
+    calibrate: merge_llm.Calibrate = None,
+    endpoint_url: merge_llm.EndpointUrl = None,
+    concurrency: merge_llm.Concurrency = None,
+    top_logprobs: merge_llm.TopLogprobs = None,
+    retries: merge_llm.Retries = None,
+    timeout: merge_llm.Timeout = None,
+    plain_http: merge_llm.PlainHttp = None,
+    price_in: merge_llm.PriceIn = None,
+    price_out: merge_llm.PriceOut = None,
+    estimate: merge_llm.Estimate = False,
+    sample: merge_options.Sample = None,
+    sample_like: merge_options.SampleLike = None,
     min_variants: merge_options.MinVariants = 20,
     draws: merge_options.Draws = 10,
     seed: merge_options.Seed = 1,
@@ -152,18 +172,30 @@ def evaluate(
 ) -> None:
     """Score models on a set.
 
-    Example: `triax merge evaluate set --model roberta-large-mnli --out run`
+    Example: `triax merge evaluate set --model roberta-large-mnli --out run`, or a language model
+    with six examples: `triax merge evaluate set --model llm:Qwen/Qwen2.5-0.5B --shots-from
+    snli:hub --shots-split validation --sample 500 --out run`
     """
     from triaxial.api.merge import score
     from triaxial.api.merge_files import check_directory, read_set, write_run
+    from triaxial.api.merge_predict import estimated, run_key
     from triaxial.api.merge_predict import evaluate as evaluated
-    from triaxial.api.merge_predict import run_key
+    from triaxial.api.merge_sample import sampled
 
     options.check_condition(fail_if)
+    merge_options.check_sample(sample, sample_like)
     check_directory(out_dir)
     # What this call computes is its own: the work of making the set is the set's.
     made = replace(read_set(set_dir), work={})
-    evaluating = merge_options.evaluating(model, model_labels, precision, min_variants, draws, seed)
+    asked = merge_llm.asking(context.params, model, made.pairs, seed)
+    evaluating = merge_options.evaluating(
+        model, model_labels, precision, min_variants, draws, seed, asked
+    )
+    if sample is not None:
+        made = sampled(made, sample, evaluating.draw, sample_like)
+    if estimate:
+        _print_estimates(estimated(made, evaluating), as_json)
+        return
     with progress() as told:
         settings = merge_options.settings(store, device, token_budget, 1, told)
         key = run_key(made.key, evaluating, settings)
@@ -220,6 +252,24 @@ def run(
     mlm_precision: merge_options.MlmPrecision = "fp32",
     model_labels: merge_options.ModelLabels = None,
     precision: options.Precision = "auto",
+    shots: merge_llm.Shots = None,
+    shots_from: merge_llm.ShotsFrom = None,
+    shots_split: merge_llm.ShotsSplit = None,
+    answers: merge_llm.Answers = None,
+    instruction: merge_llm.Instruction = None,
+    chat: merge_llm.Chat = None,
+    normalize: merge_llm.Normalize = None,
+    calibrate: merge_llm.Calibrate = None,
+    endpoint_url: merge_llm.EndpointUrl = None,
+    concurrency: merge_llm.Concurrency = None,
+    top_logprobs: merge_llm.TopLogprobs = None,
+    retries: merge_llm.Retries = None,
+    timeout: merge_llm.Timeout = None,
+    plain_http: merge_llm.PlainHttp = None,
+    price_in: merge_llm.PriceIn = None,
+    price_out: merge_llm.PriceOut = None,
+    sample: merge_options.Sample = None,
+    sample_like: merge_options.SampleLike = None,
     min_variants: merge_options.MinVariants = 20,
     draws: merge_options.Draws = 10,
     seed: merge_options.Seed = 1,
@@ -241,12 +291,16 @@ def run(
     from triaxial.api.merge_files import both_works
 
     options.check_condition(fail_if)
+    merge_options.check_sample(sample, sample_like)
     reading = options.read(seeds, split, columns, label_map, on_bad, limit)
     changes = merge_options.changes(context)
     generating = merge_options.generating(
         mlm, preset, tagger, wordnet, mlm_precision, on_bad, changes
     )
-    evaluating = merge_options.evaluating(model, model_labels, precision, min_variants, draws, seed)
+    asked = merge_llm.asking(context.params, model, reading.pairs, seed)
+    evaluating = merge_options.evaluating(
+        model, model_labels, precision, min_variants, draws, seed, asked
+    )
     with progress() as told:
         settings = merge_options.settings(store, device, token_budget, workers, told)
         made, metrics, facts = run_all(
@@ -257,6 +311,8 @@ def run(
             out_dir,
             overwrite=overwrite,
             budget=options.seconds(budget),
+            sample=sample,
+            like=sample_like,
         )
     if not as_json:
         _print_set(made)
@@ -277,6 +333,18 @@ def _print_set(made: VariantSet) -> None:
     print_funnel(console, made.funnel)
     if not len(made.replacements):
         warn("no variant at all: the funnel above says where candidates were lost")
+
+
+def _print_estimates(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        cost = "" if row["cost"] is None else f", cost {row['cost']:.4f}"
+        print(
+            f"{row['model']}: {row['items']:,} prompts, about {row['prompt_tokens']:,} + "
+            f"{row['completion_tokens']:,} tokens{cost}"
+        )
 
 
 def _print_run(

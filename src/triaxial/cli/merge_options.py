@@ -24,7 +24,9 @@ Mlm = Annotated[
 Model = Annotated[
     list[str],
     typer.Option(
-        help="NLI model, directory or hub id, or `file:PREDICTIONS`; repeat for several.",
+        help="NLI classifier, directory or hub id; `llm:` before a language model's, `endpoint:` "
+        "before a server's; or predictions: `file:LABELS`, `lm-eval:SAMPLES`, `inspect:LOG`. "
+        "Repeat for several.",
         rich_help_panel="Models",
     ),
 ]
@@ -144,6 +146,21 @@ Draws = Annotated[
 Seed = Annotated[
     int, typer.Option(help="Seed of the draws and the bootstrap.", rich_help_panel="Scores")
 ]
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Score so many seeds, drawn in the shares of their labels.",
+        rich_help_panel="Scores",
+    ),
+]
+SampleLike = Annotated[
+    str | None,
+    typer.Option(
+        help="RUN or RUN:MODEL: keep the share of what it has right, too.",
+        rich_help_panel="Scores",
+    ),
+]
 RunDir = Annotated[Path, typer.Argument(help="Directory of an earlier call.", show_default=False)]
 
 
@@ -183,14 +200,24 @@ def evaluating(
     min_variants: int,
     draws: int,
     seed: int,
+    asked: dict[str, Any],
 ) -> EvaluateOptions:
-    """Which models are scored and how, as the options say."""
+    """Which models are scored and how, as the options say; `asked` is of `merge_llm.asking`."""
     from triaxial.api.merge_predict import EvaluateOptions
     from triaxial.merge.score import DrawOptions
     from triaxial.nli import parse_map
 
     labels = parse_map(model_labels) if model_labels else None
-    return EvaluateOptions(tuple(model), labels, precision, DrawOptions(min_variants, draws, seed))
+    draw = DrawOptions(min_variants, draws, seed)
+    return EvaluateOptions(tuple(model), labels, precision, draw, **asked)
+
+
+def check_sample(sample: int | None, like: str | None) -> None:
+    """Refuse a model that a sample is to be like where no sample is wanted."""
+    from triaxial.errors import InputError
+
+    if like is not None and sample is None:
+        raise InputError("needs a size; pass --sample N", where="--sample-like")
 
 
 def settings(

@@ -118,14 +118,29 @@ def print_seconds(console: Console, work: Mapping[str, Any]) -> None:
             f"{facts['tokens']:,} tokens, {facts['padded']:,} with padding)",
             markup=False,
         )
-    for label, facts in work.get("classifier", {}).items():
-        if facts:
+    for label, facts in work.get("models", {}).items():
+        if facts.get("kind") == "endpoint":
+            _print_endpoint(console, label, facts)
+        elif facts:
             cut = f"; {facts['truncated']:,} pairs cut" if facts["truncated"] else ""
             console.print(
-                f"{label}: {facts['forwards']:,} classifier forwards ({facts['rows']:,} pairs, "
+                f"{label}: {facts['forwards']:,} {facts['kind']} forwards ({facts['rows']:,} rows, "
                 f"{facts['tokens']:,} tokens, {facts['padded']:,} with padding){cut}",
                 markup=False,
             )
+
+
+def _print_endpoint(console: Console, label: str, facts: Mapping[str, Any]) -> None:
+    """What a server was asked; nothing where all was known."""
+    cost = f", cost {facts['cost']:.4f}" if facts.get("cost") is not None else ""
+    floored = facts.get("floored", 0)
+    unlisted = f"; {floored:,} answers not listed" if floored else ""
+    console.print(
+        f"{label}: {facts.get('requests', 0):,} requests ({facts.get('items', 0):,} prompts, "
+        f"{facts.get('cached', 0):,} answered before; {facts.get('prompt_tokens', 0):,} + "
+        f"{facts.get('completion_tokens', 0):,} tokens{cost}){unlisted}",
+        markup=False,
+    )
 
 
 def print_plan(console: Console, plan: Mapping[str, Any]) -> None:

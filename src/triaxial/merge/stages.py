@@ -4,7 +4,7 @@
 2. masked queries: each distinct masked query once, into a cache keyed by weights, precision and
    masked ids; another filter, preset or threshold costs no forward.
 3. `variants`: the filters, shard by shard of seeds; replacements and the funnel (two stages).
-4. `predict`: each distinct pair once, into a cache keyed by the classifier.
+4. `predict`: each distinct pair once, into a cache keyed by the model.
 
 Everything after that is array work on tables and lives in `analyses`.
 """
@@ -28,6 +28,7 @@ from triaxial.merge.lexicon import WordNet
 from triaxial.merge.queries import MaskedSource, ask
 from triaxial.merge.targets import Seed
 from triaxial.merge.variants import FunnelRow, Preset, slots_of, variants_of
+from triaxial.models.base import NliModel, Work
 from triaxial.models.tagger import Tag, load_tagger
 from triaxial.nli import LABELS, Pair
 from triaxial.store import Cache, Store, digest, run_shards, table_of
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clock",
+    "NliSource",
     "labels_of",
     "masked_sources",
     "predict",
@@ -48,7 +50,6 @@ __all__ = [
 ]
 
 SEEDS_A_SHARD = 256
-PAIRS_A_SHARD = 4096
 _SENTENCES_A_SHARD = 1024
 
 
@@ -67,6 +68,25 @@ class Clock:
         finally:
             spent = time.perf_counter() - start
             self.seconds[what] = self.seconds.get(what, 0.0) + spent
+
+
+@dataclass(frozen=True, slots=True)
+class NliSource:
+    """A model that labels pairs, not loaded yet.
+
+    Args:
+        name: For people.
+        kind: What it is, beside progress and seconds: classifier, language model, endpoint.
+        fingerprint: All that decides its numbers: the key of what it predicted.
+        load: Gives the model; called only where a pair is not in the cache.
+        pairs_a_shard: Pairs whose predictions are kept at a time, and lost at most.
+    """
+
+    name: str
+    kind: str
+    fingerprint: Mapping[str, str]
+    load: Callable[[], NliModel]
+    pairs_a_shard: int = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,56 +236,35 @@ def variants(
 
 
 def predict(
-    pairs: Sequence[tuple[str, str]],
-    name: str,
-    *,
-    model_labels: Mapping[str, str] | None,
-    precision: Literal["auto", "fp32", "bf16"],
-    settings: Computing,
-    clock: Clock,
-) -> tuple[NDArray[np.float32], dict[str, str], dict[str, int]]:
-    """Log-probabilities (N, 3) of distinct pairs, the model's fingerprint and the work done."""
+    pairs: Sequence[tuple[str, str]], source: NliSource, *, settings: Computing, clock: Clock
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """Log-probabilities (N, 3) of distinct pairs, and the work done; cached by the fingerprint."""
     import polars as pl
 
-    from triaxial.models.base import Work, hardware, split_revision
-    from triaxial.models.classifier import Classifier, fingerprint_of, load_classifier
-
-    place, revision = split_revision(name)
-    where = hardware(settings.device, precision)
-    fingerprint = fingerprint_of(
-        name, model_labels=model_labels, precision=precision, device=settings.device
-    )
     names = [label.value for label in LABELS]
     cache = Store(settings.store).cache(
-        "merge.predictions", fingerprint, schema=dict.fromkeys(names, pl.Float32())
+        "merge.predictions", source.fingerprint, schema=dict.fromkeys(names, pl.Float32())
     )
-    model: Classifier | None = None
+    model: NliModel | None = None
     keys = [_pair_key(*pair) for pair in pairs]
-    shards = _cut(range(len(pairs)), PAIRS_A_SHARD)
-    with clock.time("classifier"):
+    shards = _cut(range(len(pairs)), source.pairs_a_shard)
+    with clock.time(source.kind):
         for number, shard in enumerate(shards):
             found, _frame = cache.lookup([keys[i] for i in shard])
             missing = [i for i, there in zip(shard, found, strict=True) if not there]
             if missing:
                 if model is None:
-                    model = load_classifier(
-                        place,
-                        revision=revision,
-                        model_labels=model_labels,
-                        device=where.device,
-                        precision=where.precision,
-                        token_budget=settings.token_budget,
-                    )
+                    model = source.load()
                 values = model.predict([pairs[i] for i in missing])
                 frame = pl.DataFrame(values, schema=cache.schema)
                 cache.add([keys[i] for i in missing], frame)
             if settings.progress:
-                settings.progress(f"classifier {place}", number + 1, len(shards))
+                settings.progress(f"{source.kind} {source.name}", number + 1, len(shards))
         found, frame = cache.lookup(keys)
     assert found.all(), "every pair was computed or cached"
-    work = (Work() if model is None else model.work).facts()
-    work["truncated"] = 0 if model is None else model.truncated
-    return frame.select(names).to_numpy(), fingerprint, work
+    work = getattr(model, "work", None) or Work()
+    more = {"kind": source.kind, "truncated": getattr(model, "truncated", 0)}
+    return frame.select(names).to_numpy(), {**work.facts(), **more}
 
 
 def _tagged(tagger: str, texts: Sequence[str]) -> pl.DataFrame:
