@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from triaxial.errors import InputError
 from triaxial.models.base import Hardware, Work, autocast, evaluation
 from triaxial.models.batching import length_batches, pad, with_backoff
 from triaxial.models.cross_entropy import CHUNK, IGNORED, token_losses
+from triaxial.models.tensors import fetched, on_device, one_behind
 from triaxial.models.transformer_xl import Memory, TransformerXL
 
 if TYPE_CHECKING:
@@ -125,25 +127,28 @@ class Segments:
         with evaluation(self.model), autocast(self.where):
             order = np.argsort(-lengths, kind="stable")
             # As many rows as segments of the longest fit; equal ones stay in this order.
-            for places in length_batches(np.minimum(lengths[order], segment), self.budget):
-                batch = order[places]
-                width = int(lengths[batch[0]])
+            batches = length_batches(np.minimum(lengths[order], segment), self.budget)
 
-                def forward(part: NDArray[np.intp], width: int = width) -> NDArray[np.float32]:
-                    return self._read([rows[n] for n in part], lengths[part], width)
+            def read(part: NDArray[np.intp], width: int) -> Callable[[], list[NDArray[Any]]]:
+                return fetched(self._read([rows[n] for n in part], lengths[part], width))
 
-                for part, losses in with_backoff(forward, batch):
-                    for row, line in zip(part, losses, strict=True):
-                        out[row] = -line[: lengths[row]]
-                    progress(len(part))
+            made = (
+                found
+                for batch in (order[places] for places in batches)
+                for found in with_backoff(partial(read, width=int(lengths[batch[0]])), batch)
+            )
+            for part, losses in one_behind(made):
+                for row, line in zip(part, losses()[0], strict=True):
+                    out[row] = -line[: lengths[row]]
+                progress(len(part))
         return out
 
     def _read(
         self, rows: Sequence[Sequence[int]], lengths: NDArray[np.intp], width: int
-    ) -> NDArray[np.float32]:
+    ) -> torch.Tensor:
         """Losses, shape (B, width), of rows from the longest to the shortest."""
         segment, device = self.model.config.segment, self.where.device
-        ids = torch.from_numpy(pad(rows, 0, width + 1)).to(device)
+        ids = on_device(pad(rows, 0, width + 1), device)
         losses = torch.zeros((len(rows), width), device=device)
         memory: Memory | None = None
         for at in range(0, width, segment):
@@ -159,7 +164,7 @@ class Segments:
             losses[:left, at:end] = some
             real = int(np.clip(lengths[:left] - at, 0, end - at).sum())
             self.work.count(left, real, left * (end - at))
-        return losses.cpu().numpy()
+        return losses
 
 
 class Windows:
@@ -190,18 +195,21 @@ class Windows:
         most = self._output.most_rows(self.window)
         lengths = [end - begin for _, begin, end, _ in spans]
         with evaluation(self.model):
-            for batch in length_batches(lengths, self.budget, most_rows=most):
-                width = lengths[batch[0]]
 
-                def forward(part: NDArray[np.intp], width: int = width) -> NDArray[np.float32]:
-                    return self._read([spans[n] for n in part], rows, width)
+            def read(part: NDArray[np.intp], width: int) -> Callable[[], list[NDArray[Any]]]:
+                return fetched(self._read([spans[n] for n in part], rows, width))
 
-                for part, losses in with_backoff(forward, batch):
-                    at = 0
-                    for row, _, end, first in (spans[n] for n in part):
-                        out[row][first:end] = -losses[at : at + end - first]
-                        at += end - first
-                    progress(sum(done[n] for n in part))
+            made = (
+                found
+                for batch in length_batches(lengths, self.budget, most_rows=most)
+                for found in with_backoff(partial(read, width=lengths[batch[0]]), batch)
+            )
+            for part, get in one_behind(made):
+                losses, at = get()[0], 0
+                for row, _, end, first in (spans[n] for n in part):
+                    out[row][first:end] = -losses[at : at + end - first]
+                    at += end - first
+                progress(sum(done[n] for n in part))
         return out
 
     def _read(
@@ -209,21 +217,22 @@ class Windows:
         spans: Sequence[tuple[int, int, int, int]],
         rows: Sequence[Sequence[int]],
         width: int,
-    ) -> NDArray[np.float32]:
+    ) -> torch.Tensor:
         """Losses of the targets that count, window by window, shape (N,)."""
         device = self.where.device
         ids = pad([rows[row][begin:end] for row, begin, end, _ in spans], 0, width)  # (B, T)
         targets = np.full(ids.shape, IGNORED, dtype=np.int64)
         for line, (row, begin, end, first) in zip(targets, spans, strict=True):
             line[first - begin : end - begin] = rows[row][first + 1 : end + 1]
-        counts = torch.from_numpy(targets != IGNORED).to(device)
-        wanted = torch.from_numpy(targets[targets != IGNORED]).to(device)  # (N,)
-        inputs = torch.from_numpy(ids).to(device)
+        # By number: a mask has to be counted before it is used, and the device waited for.
+        counts = on_device(np.flatnonzero(targets != IGNORED), device)
+        wanted = on_device(targets[targets != IGNORED], device)  # (N,)
+        inputs = on_device(ids, device)
         self.work.count(len(spans), sum(end - begin for _, begin, end, _ in spans), ids.size)
         # No mask: attention is causal and padding comes last.
         with autocast(self.where):
             states = self._output.states(inputs, use_cache=False)
-        return self._output.losses(states[counts], wanted).cpu().numpy()
+        return self._output.losses(states.flatten(0, 1)[counts], wanted)
 
 
 class Output:

@@ -30,6 +30,7 @@ from triaxial.models.base import (
     split_revision,
 )
 from triaxial.models.batching import TOKEN_BUDGET, length_batches, pad, with_backoff
+from triaxial.models.tensors import on_device
 from triaxial.nli import LABELS, Label
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class Classifier:
                     return self._forward([ids[i] for i in part], kinds, width)
 
                 for part, log_p in with_backoff(forward, batch):
-                    out[torch.from_numpy(part).to(out.device)] = log_p
+                    out[on_device(part, out.device)] = log_p
                     if progress is not None:
                         progress(len(part))
         return out.cpu().numpy()
@@ -190,13 +191,14 @@ class Classifier:
         lengths = np.asarray([len(row) for row in ids])
         mask = (np.arange(width) < lengths[:, None]).astype(np.int64)
         inputs: dict[str, Any] = {
-            "input_ids": torch.from_numpy(pad(ids, self.tokenizer.pad_token_id or 0, width)),
-            "attention_mask": torch.from_numpy(mask),
+            "input_ids": pad(ids, self.tokenizer.pad_token_id or 0, width),
+            "attention_mask": mask,
         }
         if types is not None:
-            inputs["token_type_ids"] = torch.from_numpy(pad(types, 0, width))
+            inputs["token_type_ids"] = pad(types, 0, width)
         with autocast(self.where):
-            logits = self.model(**{k: v.to(device) for k, v in inputs.items()}).logits  # (B, 3)
+            sent = {name: on_device(array, device) for name, array in inputs.items()}
+            logits = self.model(**sent).logits  # (B, 3)
         self.work.count(len(ids), int(lengths.sum()), mask.size)
         return torch.log_softmax(logits.float(), dim=-1)[:, self.columns]
 

@@ -31,6 +31,7 @@ from triaxial.models.classifier import load_classifier
 from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.finetune_masked import train_masked
 from triaxial.models.fit import FitOptions, fit
+from triaxial.models.tensors import on_device
 from triaxial.models.training import (
     CHECKPOINTS,
     Part,
@@ -102,7 +103,7 @@ def train_classifier(
     place = {text: n for n, text in enumerate(texts)}
     rows = encode(tokenizer, source, model.config, [p for p, _ in texts], [h for _, h in texts])
     which = np.asarray([place[pair.premise, pair.hypothesis] for pair in pairs])
-    labels = torch.tensor(gold)
+    labels = np.asarray(gold)
     lengths = rows.lengths[which]
     with used_embeddings(model, rows, tokenizer) as new_ids:
 
@@ -110,7 +111,7 @@ def train_classifier(
             mine = which[part.rows]
             inputs = inputs_of(rows, mine, new_ids[rows.padded(mine, part.width)], where)
             logits = model(**inputs).logits  # (B, 3)
-            return F.cross_entropy(logits.float(), labels[part.rows].to(logits.device))
+            return F.cross_entropy(logits.float(), on_device(labels[part.rows], where.device))
 
         def take(part: Part, some: slice) -> tuple[float, Part]:
             mine = part.take(some)

@@ -27,6 +27,7 @@ from triaxial.models.base import (
 from triaxial.models.batching import TOKEN_BUDGET, length_batches
 from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.fit import FitOptions, Parts, fit
+from triaxial.models.tensors import on_device
 from triaxial.models.training import (
     CHECKPOINTS,
     Part,
@@ -218,12 +219,9 @@ class _HeadAtMasks:
         ids = rows.padded(part, whole.width)
         line = np.repeat(np.arange(len(part)), [len(masks.places[row]) for row in part])
         column = np.concatenate([masks.places[row] for row in part])
-        gold = torch.from_numpy(ids[line, column]).to(where.device)
+        gold = on_device(ids[line, column], where.device)
         ids[line, column] = np.concatenate([masks.shown[row] for row in part])
-        self.at = (
-            torch.from_numpy(line).to(where.device),
-            torch.from_numpy(column).to(where.device),
-        )
+        self.at = (on_device(line, where.device), on_device(column, where.device))
         logits = self.model(**inputs_of(rows, part, ids, where)).logits  # (1, M, V)
         if logits.shape[0] != 1 or logits.shape[1] != len(gold):
             # A head that does not read the body's last hidden state: slower, same numbers.

@@ -40,6 +40,7 @@ from triaxial.models.base import (
 from triaxial.models.batching import TOKEN_BUDGET, length_batches, with_backoff
 from triaxial.models.dropout import quick_dropout
 from triaxial.models.fit import PART_COST, split
+from triaxial.models.tensors import on_device
 from triaxial.models.training import encode, inputs_of, shrink_embeddings
 
 if TYPE_CHECKING:
@@ -263,12 +264,11 @@ class Learner:
         terms = terms.take(order)
         device = self.where.device
         logits = self._logits(model, terms.pair)
-        labels = torch.from_numpy(terms.label).to(device)
-        weight = torch.from_numpy(terms.weight).to(device)
+        labels, weight = on_device(terms.label, device), on_device(terms.weight, device)
         total = (F.cross_entropy(logits, labels, reduction="none") * weight).sum()
         if terms.pull.any():
-            away = (logits - torch.from_numpy(terms.target).to(device)).square().mean(dim=1)
-            total = total + (away * torch.from_numpy(terms.pull).to(device)).sum()
+            away = (logits - on_device(terms.target, device)).square().mean(dim=1)
+            total = total + (away * on_device(terms.pull, device)).sum()
         return total
 
     def backward(self, terms: Terms) -> None:
@@ -310,7 +310,7 @@ class Learner:
                 # The forward pass wants its rows by head.
                 batch = batch[np.argsort(self.head_of[distinct[batch]], kind="stable")]
                 for part, found in with_backoff(lambda b: values(self.model, distinct[b]), batch):
-                    out[torch.from_numpy(part).to(out.device)] = found.float()
+                    out[on_device(part, out.device)] = found.float()
         return out.cpu().numpy()[place]
 
     def _logits(self, model: nn.Module, pairs: NDArray[np.intp]) -> torch.Tensor:

@@ -18,7 +18,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,6 +38,7 @@ from triaxial.models.base import (
     longest_input,
 )
 from triaxial.models.batching import TOKEN_BUDGET, length_batches, pad, with_backoff
+from triaxial.models.tensors import fetched, on_device, one_behind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -280,25 +281,34 @@ class MaskedLM(MaskedTokenizer):
         own = np.zeros(len(queries), dtype=np.float32)
         most = max(_MOST_LOGITS // self.model.config.vocab_size, 1)
         lengths = [len(query.ids) for query in heads]
+
+        def best(part: NDArray[np.intp], width: int) -> tuple[list[int], list[int], Any]:
+            """Lines and rows of some queries, and what is there for the rows."""
+            line = [n for n, i in enumerate(part) for _ in rows[i]]
+            where = [row for i in part for row in rows[i]]
+            logits = self._forward([heads[i] for i in part], width)
+            norm = torch.logsumexp(logits, dim=-1, keepdim=True)  # (B, 1)
+            top = torch.topk(logits, k, dim=-1)  # (B, K)
+            targets = np.asarray([queries[row].target for row in where])
+            at, of = (on_device(array, logits.device) for array in (np.asarray(line), targets))
+            hidden = logits[at, of] - norm[at, 0]
+            found = fetched(hidden, top.indices.to(torch.int32), top.values - norm)
+            return line, where, found
+
+        batches = length_batches(lengths, self.token_budget, most_rows=most)
         with evaluation(self.model):
-            for batch in length_batches(lengths, self.token_budget, most_rows=most):
-                width = lengths[batch[0]]
-
-                def forward(part: NDArray[np.intp], width: int = width) -> Any:
-                    return self._forward([heads[i] for i in part], width)
-
-                for part, logits in with_backoff(forward, batch):
-                    norm = torch.logsumexp(logits, dim=-1, keepdim=True)  # (B, 1)
-                    top = torch.topk(logits, k, dim=-1)  # (B, K)
-                    line = [n for n, i in enumerate(part) for _ in rows[i]]
-                    where = [row for i in part for row in rows[i]]
-                    targets = [queries[row].target for row in where]
-                    hidden = logits[line, targets] - norm[line, 0]
-                    own[where] = hidden.cpu().numpy()
-                    ids[where] = top.indices.to(torch.int32).cpu().numpy()[line]
-                    log_p[where] = (top.values - norm).cpu().numpy()[line]
-                    if progress is not None:
-                        progress(len(where))
+            done = (
+                found
+                for batch in batches
+                for _, found in with_backoff(partial(best, width=lengths[batch[0]]), batch)
+            )
+            for line, where, found in one_behind(done):
+                hidden, indices, values = found()
+                own[where] = hidden
+                ids[where] = indices[line]
+                log_p[where] = values[line]
+                if progress is not None:
+                    progress(len(where))
         return Fill(ids, log_p, own)
 
     def _forward(self, queries: Sequence[Query], width: int) -> torch.Tensor:
@@ -306,17 +316,15 @@ class MaskedLM(MaskedTokenizer):
         ids = pad([query.ids for query in queries], self.tokenizer.pad_token_id or 0, width)
         lengths = np.asarray([len(query.ids) for query in queries])
         inputs = {
-            "input_ids": torch.from_numpy(ids).to(device),  # (B, T)
-            "attention_mask": torch.from_numpy(
-                (np.arange(width) < lengths[:, None]).astype(np.int64)
-            ).to(device),
+            "input_ids": ids,  # (B, T)
+            "attention_mask": (np.arange(width) < lengths[:, None]).astype(np.int64),
         }
         if "token_type_ids" in self.tokenizer.model_input_names:
-            types = pad([query.types for query in queries], 0, width)
-            inputs["token_type_ids"] = torch.from_numpy(types).to(device)
-        positions = torch.tensor([query.position for query in queries], device=device)
+            inputs["token_type_ids"] = pad([query.types for query in queries], 0, width)
+        positions = on_device(np.asarray([query.position for query in queries]), device)
         self._body.positions = positions
-        logits = self.model(**inputs).logits  # (B, 1, V)
+        sent = {name: on_device(array, device) for name, array in inputs.items()}
+        logits = self.model(**sent).logits  # (B, 1, V)
         self.work.count(len(queries), int(lengths.sum()), ids.size)
         if logits.shape[1] != 1:
             # A model whose head does not read the body's last hidden state: slower, same numbers.

@@ -26,6 +26,7 @@ from .base import Checkpoint, Hardware, longest_input
 from .batching import pad
 from .distributed import ALONE, Team
 from .fit import PART_COST, FitOptions, History, Parts, shuffled, split
+from .tensors import on_device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,7 +131,7 @@ def inputs_of(
     }
     if rows.types is not None:
         inputs["token_type_ids"] = pad([rows.types[row] for row in part], 0, width)
-    return {name: torch.from_numpy(array).to(where.device) for name, array in inputs.items()}
+    return {name: on_device(array, where.device) for name, array in inputs.items()}
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from triaxial.models.batching import pad
 from triaxial.models.causal import CausalLM
 from triaxial.models.causal_readers import linear_head, window_spans
 from triaxial.models.cross_entropy import IGNORED, mean_loss
+from triaxial.models.tensors import on_device
 from triaxial.models.transformer_xl import Memory, TransformerXL
 from triaxial.temporal.parameters import Weights
 
@@ -131,9 +132,7 @@ def rounds_of(rows: Sequence[Sequence[Sequence[int]]], device: str) -> list[Roun
             pad([some[n][1:] for n in order], IGNORED),
             np.asarray(lengths),
         )
-        ids, targets, sizes = (
-            torch.from_numpy(array).to(device, non_blocking=True) for array in arrays
-        )
+        ids, targets, sizes = (on_device(array, device) for array in arrays)
         found.append(Round(ids, targets, lengths, sizes, order))
     return found
 

@@ -39,6 +39,7 @@ from triaxial.models.causal_readers import linear_head
 from triaxial.models.cross_entropy import IGNORED, mean_loss
 from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.fit import FitOptions, Parts, fit
+from triaxial.models.tensors import on_device
 from triaxial.models.training import (
     CHECKPOINTS,
     digest,
@@ -385,7 +386,7 @@ def _stream_loss(where: Hardware) -> Callable[[Any, Cut], torch.Tensor]:
     def loss(model: Any, cut: Cut) -> torch.Tensor:
         ids, targets = _on(cut.ids, where), _on(cut.targets, where)
         value: torch.Tensor = model.stream_loss(
-            ids, targets, torch.from_numpy(cut.reset).to(where.device)
+            ids, targets, on_device(np.ascontiguousarray(cut.reset), where.device)
         )
         return value
 
@@ -409,7 +410,7 @@ def _window_loss(model: Any, where: Hardware) -> Callable[[Any, Cut], torch.Tens
 
 
 def _on(array: NDArray[np.int32], where: Hardware) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(where.device, torch.long)
+    return on_device(np.ascontiguousarray(array), where.device, torch.long)
 
 
 def _report(
