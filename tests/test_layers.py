@@ -32,7 +32,7 @@ ORDER: dict[tuple[int, str], str] = {
     # The package itself holds the version alone; the command line is one entry.
     (4, ""): "__init__ api/__init__ api/budget api/merge_files api/merge_show api/merge_compare "
     "api/merge_imports api/endpoint_cache api/merge_sources api/merge_predict api/merge_sample "
-    "api/merge "
+    "api/merge_lm_eval api/merge "
     "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
     "api/temporal_ingest api/temporal_corpus api/temporal_evaluate api/temporal_adapt api/temporal "
     "api/gates api/report_shown api/report_merge api/report_c2gen api/report_temporal api/report "

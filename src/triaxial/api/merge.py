@@ -28,6 +28,7 @@ from triaxial.api.merge_files import (
 )
 from triaxial.api.merge_predict import EvaluateOptions, evaluate, run_key
 from triaxial.api.merge_sample import sampled
+from triaxial.api.merge_sources import fingerprint_of
 from triaxial.errors import InputError
 from triaxial.execute import Computing
 from triaxial.merge.analyses import (
@@ -215,6 +216,8 @@ def run(
     check_directory(out)
     if budget is not None and sample is not None:
         raise InputError("a budget and a sample are two ways to fewer seeds; give one of them")
+    for model in evaluating.models:  # what cannot be used is said before the work on variants
+        fingerprint_of(model, evaluating, settings)
     fits = None
     if budget is not None:
         reading, fits = _fitting(reading, generating, evaluating, settings, budget)

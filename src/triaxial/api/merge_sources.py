@@ -172,7 +172,7 @@ def _language_model(name: str, options: EvaluateOptions, settings: Computing) ->
 
 def _endpoint(name: str, options: EvaluateOptions, settings: Computing) -> NliSource:
     from triaxial.api.endpoint_cache import answers_in
-    from triaxial.models.endpoint import fingerprint_of, load_endpoint
+    from triaxial.models.endpoint import load_endpoint
 
     choice, url = options.choice, options.url
     if url is None:
@@ -181,10 +181,11 @@ def _endpoint(name: str, options: EvaluateOptions, settings: Computing) -> NliSo
         raise InputError(
             "an endpoint knows neither --normalize nor --calibrate; leave them out", where=name
         )
-    fingerprint = fingerprint_of(name, url, choice.prompt, options.endpoint)
+    # It asks nothing yet, and says early what cannot be asked, or where the key may not go.
+    checked = load_endpoint(name, url, choice.prompt, options.endpoint)
 
     def load() -> NliModel:
-        kept = answers_in(settings.store, fingerprint)
+        kept = answers_in(settings.store, checked.fingerprint)
         return load_endpoint(name, url, choice.prompt, options.endpoint, kept)
 
-    return NliSource(name, "endpoint", fingerprint, load, _PROMPTS_A_SHARD)
+    return NliSource(name, "endpoint", checked.fingerprint, load, _PROMPTS_A_SHARD)

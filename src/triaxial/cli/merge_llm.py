@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from triaxial.nli import Pair
     from triaxial.prompts import PromptOptions
 
-__all__ = ["asking", "prompt"]
+__all__ = ["asking", "prompt", "prompt_for"]
 
 _PANEL = "Language models"
 _SHOTS = 6  # Source: MERGE, LLMs
@@ -165,6 +165,22 @@ def asking(
     return {"choice": choice, "url": given["endpoint_url"], "endpoint": endpoint}
 
 
+def prompt_for(
+    wanted: bool, given: dict[str, Any], seeds: Sequence[Pair], seed: int
+) -> PromptOptions | None:
+    """The prompt of an export, where its form has one.
+
+    Raises:
+        InputError: As of `prompt`; or the form has none and options describe one.
+    """
+    if wanted:
+        return prompt(given, seeds, seed)
+    useless = _given(given, _PROMPT)
+    if useless:
+        raise InputError(f"{', '.join(useless)}: only --format lm-eval has a prompt")
+    return None
+
+
 def prompt(given: dict[str, Any], seeds: Sequence[Pair], seed: int) -> PromptOptions:
     """The prompt that the options of a call describe, with its examples drawn.
 
@@ -201,8 +217,14 @@ def prompt(given: dict[str, Any], seeds: Sequence[Pair], seed: int) -> PromptOpt
 
 def _refuse(given: dict[str, Any], names: Sequence[str], wanted: str) -> None:
     """Refuse options that nothing of the call would read."""
-    useless = [f"--{name.replace('_', '-')}" for name in names if given[name] not in (None, [], ())]
+    useless = _given(given, names)
     if useless:
         raise InputError(
             f"{', '.join(useless)}: no model of this call reads it; name one as --model {wanted}"
         )
+
+
+def _given(given: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Which options a call gives, as they are written."""
+    there = [name for name in names if given[name] not in (None, [], ())]
+    return [f"--{name.replace('_', '-')}" for name in there]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from triaxial.cli import merge_options, options
+from triaxial.cli import merge_llm, merge_options, options
 from triaxial.cli.console import note, out, print_json, warn
 
 __all__ = ["compare", "export", "rate_app", "show", "words"]
@@ -136,18 +136,29 @@ def compare(
 
 
 def export(
+    context: typer.Context,
     run_dir: merge_options.RunDir,
-    to: Annotated[Path, typer.Option("--out", help="File to write, or directory for hf.")],
+    to: Annotated[
+        Path, typer.Option("--out", help="File to write, or directory for hf and lm-eval.")
+    ],
     form: Annotated[
-        Literal["jsonl", "items", "hf"],
+        Literal["jsonl", "items", "hf", "lm-eval"],
         typer.Option(
             "--format",
-            help="`jsonl`: variants; `items`: what a model is to label; `hf`: a data set folder.",
+            help="`jsonl`: variants; `items`: what a model is to label; `hf`: a data set folder; "
+            "`lm-eval`: tasks of lm-evaluation-harness.",
         ),
     ] = "jsonl",
     min_variants: merge_options.MinVariants = 20,
     draws: merge_options.Draws = 10,
     seed: merge_options.Seed = 1,
+    sample: merge_options.Sample = None,
+    sample_like: merge_options.SampleLike = None,
+    shots: merge_llm.Shots = None,
+    shots_from: merge_llm.ShotsFrom = None,
+    shots_split: merge_llm.ShotsSplit = None,
+    answers: merge_llm.Answers = None,
+    instruction: merge_llm.Instruction = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a set for other programs.
@@ -156,13 +167,23 @@ def export(
     program, and score them with `triax merge evaluate set --model file:labels.jsonl --out run`
     """
     from triaxial.api.merge_files import read_set
+    from triaxial.api.merge_lm_eval import lm_eval_tasks
     from triaxial.api.merge_predict import item_rows
+    from triaxial.api.merge_sample import sampled
     from triaxial.api.merge_show import export as exported
     from triaxial.merge.score import DrawOptions
 
+    merge_options.check_sample(sample, sample_like)
     made = read_set(run_dir)
-    items = item_rows(made, DrawOptions(min_variants, draws, seed))
-    written = [str(path) for path in exported(made, items, form, to)]
+    draw = DrawOptions(min_variants, draws, seed)
+    asked = merge_llm.prompt_for(form == "lm-eval", context.params, made.pairs, seed)
+    if sample is not None:
+        made = sampled(made, sample, draw, sample_like)
+    items = item_rows(made, draw)
+    files = (
+        exported(made, items, form, to) if asked is None else lm_eval_tasks(made, items, asked, to)
+    )
+    written = [str(path) for path in files]
     if as_json:
         print_json({"format": form, "files": written})
         return
