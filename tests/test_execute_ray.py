@@ -20,6 +20,8 @@ import torch
 
 from triaxial import execute_ray
 from triaxial.api import temporal_ingest
+from triaxial.api.merge import GenerateOptions, generate, with_options
+from triaxial.api.merge_predict import EvaluateOptions, evaluate
 from triaxial.api.temporal_ingest import ingest
 from triaxial.c2gen import stages
 from triaxial.c2gen.compose import Item
@@ -30,12 +32,16 @@ from triaxial.c2gen.streams import Draw
 from triaxial.c2gen.units import units_of
 from triaxial.errors import InputError, TriaxialError
 from triaxial.execute import Computing, run
+from triaxial.merge import stages as merge_stages
+from triaxial.merge.score import DrawOptions
+from triaxial.merge.variants import PRESETS
 from triaxial.models import resume
-from triaxial.models.tiny import tiny_masked
+from triaxial.models.tiny import tiny_classifier, tiny_masked
+from triaxial.nli import Pair, read_pairs
 from triaxial.store import read_json, table_of, write_jsonl
 from triaxial.temporal.corpus import CorpusOptions
 from triaxial.temporal.planted import PlantOptions, plant
-from triaxial.worlds import compositions
+from triaxial.worlds import compositions, world
 
 if find_spec("ray") is None:  # not imported here: what it reads from its environment is ours
     pytest.skip('needs Ray: pip install "triaxial[ray]"', allow_module_level=True)
@@ -219,8 +225,8 @@ def test_a_shard_that_kills_every_worker_is_told(work: Any) -> None:
         list(run(work.die, [1], **LOCAL))
 
 
-def test_a_directory_that_a_worker_does_not_see(work: Any, tmp_path: Path) -> None:
-    found = execute_ray._outcome(work.square, 3, str(tmp_path / "no"))
+def test_a_directory_that_a_worker_does_not_see(tmp_path: Path) -> None:
+    found = execute_ray._outcome(b"", b"", str(tmp_path / "no"))
     assert "call from a directory that all nodes share" in str(found.error)
 
 
@@ -286,6 +292,42 @@ def test_ingestion_gives_the_same_corpus(
         made[name] = (manifest, files, (out / "card.json").read_bytes(), parts(store))
     assert len(made["one"][3]) > 4
     assert made["ray"] == made["one"]
+
+
+def test_variants_and_predictions_are_the_same(
+    work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = world(3, sentences=30, training=30, seeds=24)
+    masked = (
+        tiny_masked(tmp_path / "a", made.words, seed=1),
+        tiny_masked(tmp_path / "b", made.words),
+    )
+    models = (
+        tiny_classifier(tmp_path / "x", made.words, seed=1),
+        tiny_classifier(tmp_path / "y", made.words),
+    )
+    write_jsonl(tmp_path / "pairs.jsonl", table_of(made.seeds, Pair))
+    monkeypatch.setattr(merge_stages, "SEEDS_A_SHARD", 8)
+    monkeypatch.setattr(merge_stages, "_SENTENCES_A_SHARD", 16)
+    reading = read_pairs(str(tmp_path / "pairs.jsonl"))
+    preset = with_options(PRESETS["faithful"], k=50)
+    generating = GenerateOptions(tuple(map(str, masked)), preset=preset)
+    evaluating = EvaluateOptions(tuple(map(str, models)), draw=DrawOptions(2))
+    got = []
+    for name, given in (("one", {}), ("ray", LOCAL)):
+        settings = Computing(tmp_path / f"{name}-store", **given)
+        variants = generate(reading, generating, settings)
+        predictions, facts = evaluate(variants, evaluating, settings)
+        works = [*variants.work["masked_lm"].values(), *facts["work"]["models"].values()]
+        got.append((parts(Path(settings.store)), predictions, [one["rows"] for one in works]))
+    one, ray = got
+    kinds = {name.rpartition("-")[0] for name in (path.split("/")[0] for path in one[0])}
+    assert kinds == {"merge.sentences", "merge.variants", "merge.funnel"}
+    assert len(one[0]) > 8
+    assert ray[0] == one[0]
+    assert ray[1].equals(one[1])
+    assert ray[2] == one[2]
+    assert min(one[2]) > 0
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import atexit
 import contextlib
 import logging
 import os
+import pickle
 import re
 import secrets
 import shutil
@@ -30,6 +31,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -109,7 +111,7 @@ def results(
     asked = {"num_cpus": 1, "num_gpus": gpus if there.get("GPU") else 0, "max_retries": RETRIES}
     task = ray.remote(**asked)(_outcome)
     slots = max(1, int(there.get("CPU", 1)))
-    shared, folder = ray.put(function), os.getcwd()
+    shared, folder = ray.put(ray.cloudpickle.dumps(function)), os.getcwd()
     waiting: deque[Any] = deque()
     try:
         with _told(ray):
@@ -117,7 +119,7 @@ def results(
                 if len(waiting) == AHEAD * slots:
                     yield _value(ray.get(waiting[0]))
                     waiting.popleft()
-                waiting.append(task.remote(shared, shard, folder))
+                waiting.append(task.remote(shared, ray.cloudpickle.dumps(shard), folder))
             while waiting:
                 yield _value(ray.get(waiting[0]))
                 waiting.popleft()
@@ -139,13 +141,14 @@ def streamed(
     data = from_items(list(range(len(shards))), override_num_blocks=len(shards))
     data.context.execution_options.preserve_order = True
     data.context.enable_progress_bars = False
-    given = {"function": function, "shards": list(shards), "folder": os.getcwd()}
+    work, *each = (ray.cloudpickle.dumps(one) for one in (function, *shards))
+    row = partial(_row, work, each, os.getcwd())
     with warnings.catch_warnings():  # its own default is to try without end
         warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated")
-        found = data.map(_row, fn_kwargs=given, num_cpus=1, max_retries=RETRIES)
+        found = data.map(row, num_cpus=1, max_retries=RETRIES)
     with _told(ray):
-        for row in found.iter_rows():
-            yield _value(row["outcome"])
+        for found_row in found.iter_rows():
+            yield _value(found_row["outcome"])
 
 
 def connected(address: str, workers: int) -> Any:
@@ -169,8 +172,11 @@ def connected(address: str, workers: int) -> Any:
             raise InputError(message, where="--ray") from None
         if not ray.is_initialized():
             _running.clear()
-            folder = _started(ray, workers) if host is None else _joined(ray, address, host)
-            _running.append(_Cluster(asked, folder))
+            if host is None:
+                _running.append(_Cluster(asked, _started(ray, workers)))
+            else:
+                _joined(ray, address, host)
+                _running.append(_Cluster(asked, None))
             atexit.register(stop)
     return ray
 
@@ -282,8 +288,8 @@ def _value(outcome: _Outcome) -> Any:
     return outcome.value
 
 
-def _outcome(function: Callable[[T], R], shard: T, folder: str) -> _Outcome:
-    """In a worker: the work, in the directory of the caller."""
+def _outcome(function: bytes, shard: bytes, folder: str) -> _Outcome:
+    """In a worker: the work, in the directory of the caller, where its relative names hold."""
     try:
         os.chdir(folder)
     except OSError as error:
@@ -291,12 +297,12 @@ def _outcome(function: Callable[[T], R], shard: T, folder: str) -> _Outcome:
         message = f"is not on {here} ({why}); call from a directory that all nodes share"
         return _Outcome(None, InputError(message, where=folder))
     try:
-        return _Outcome(function(shard), None)
+        return _Outcome(pickle.loads(function)(pickle.loads(shard)), None)
     except TriaxialError as error:
         return _Outcome(None, error)
 
 
 def _row(
-    row: Mapping[str, int], function: Callable[[T], R], shards: Sequence[T], folder: str
-) -> dict[str, _Outcome]:
+    function: bytes, shards: Sequence[bytes], folder: str, row: dict[str, Any]
+) -> dict[str, Any]:
     return {"outcome": _outcome(function, shards[row["item"]], folder)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from triaxial.api.merge_sources import (
     imported,
     plain_name,
     source_of,
+    works_here,
 )
 from triaxial.errors import InputError
-from triaxial.execute import Computing
+from triaxial.execute import Computing, run
 from triaxial.merge.analyses import groups_of
 from triaxial.merge.filters import variant_texts
 from triaxial.merge.score import DrawOptions
@@ -56,6 +58,7 @@ def evaluate(
     if len(set(labels)) < len(labels):
         twice = max(labels, key=labels.count)
         raise InputError(f"two models are called {twice!r}; score them in two runs")
+    elsewhere = {} if settings.ray is None else _on_ray(items, options, settings, clock)
     for name, label in zip(options.models, labels, strict=True):
         work[label] = {}
         told: dict[str, Any] = {"name": name if isinstance(name, str) else name.name}
@@ -76,6 +79,7 @@ def evaluate(
                 return log_p
 
             frame = _predicted_frame(items, asked)
+            work[label] |= elsewhere.get(name, {})
             told |= source.fingerprint
         facts[label] = told
         frames.append(frame.select(pl.lit(label).alias("model"), pl.all()))
@@ -184,6 +188,37 @@ def _predicted_frame(
         pl.Series(f"log_p_{label.value}", rows[:, n], dtype=pl.Float32)
         for n, label in enumerate(LABELS)
     )
+
+
+def _on_ray(
+    items: _Items, options: EvaluateOptions, settings: Computing, clock: Clock
+) -> dict[str, dict[str, Any]]:
+    """Every model as one shard, its predictions into the cache; by name, the work that it was."""
+    names = [name for name in options.models if isinstance(name, str) and works_here(name)]
+    plain = tuple(name if isinstance(name, str) else name.name for name in options.models)
+    told = settings.told("models on Ray")
+    with clock.time("models on Ray"):
+        found = run(
+            partial(
+                _cached,
+                list(dict.fromkeys(items.texts)),
+                replace(options, models=plain),
+                replace(settings, ray=None, progress=None),
+            ),
+            names,
+            workers=settings.workers,
+            ray=settings.ray,
+            gpus=settings.gpus,
+            progress=told,
+        )
+        return {names[at]: work for at, work in found}
+
+
+def _cached(
+    pairs: Sequence[tuple[str, str]], options: EvaluateOptions, settings: Computing, name: str
+) -> dict[str, Any]:
+    _, work = predict(pairs, source_of(name, options, settings), settings=settings, clock=Clock())
+    return work
 
 
 def _imported_frame(found: Mapping[str, Imported], items: _Items, name: str) -> pl.DataFrame:

@@ -31,6 +31,7 @@ __all__ = [
     "imported",
     "plain_name",
     "source_of",
+    "works_here",
 ]
 
 # Pairs of a language model that are kept at a time: minutes of work on a slow machine.
@@ -88,6 +89,11 @@ def imported(name: str) -> dict[str, Imported] | None:
     """
     kind, _, path = name.partition(":")
     return _READ[kind](Path(path)) if kind in _READ and path else None
+
+
+def works_here(name: str | NliModel) -> bool:
+    """Whether a model computes on machines of ours: no server, no file, no object of the caller."""
+    return isinstance(name, str) and name.partition(":")[0] not in (*_READ, "endpoint")
 
 
 def source_of(name: str, options: EvaluateOptions, settings: Computing) -> NliSource:

@@ -101,6 +101,7 @@ def generate(
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
     workers: merge_options.Workers = 1,
+    ray: options.Ray = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -119,9 +120,8 @@ def generate(
         mlm, preset, tagger, wordnet, mlm_precision, on_bad, changes
     )
     with progress() as told:
-        made = generated(
-            reading, generating, merge_options.settings(store, device, token_budget, workers, told)
-        )
+        settings = merge_options.settings(store, device, token_budget, workers, told, ray)
+        made = generated(reading, generating, settings)
     write_set(out_dir, made, overwrite=overwrite)
     if as_json:
         counts = made.funnel.group_by("unit", "mlm", "fate", "pos", maintain_order=True).sum()
@@ -167,6 +167,8 @@ def evaluate(
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
+    workers: merge_options.ModelWorkers = 1,
+    ray: options.Ray = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -181,9 +183,12 @@ def evaluate(
     from triaxial.api.merge_predict import estimated, run_key
     from triaxial.api.merge_predict import evaluate as evaluated
     from triaxial.api.merge_sample import sampled
+    from triaxial.errors import InputError
 
     options.check_condition(fail_if)
     merge_options.check_sample(sample, sample_like)
+    if workers > 1 and ray is None:
+        raise InputError("goes with --ray local; leave it out", where="--workers")
     check_directory(out_dir)
     # What this call computes is its own: the work of making the set is the set's.
     made = replace(read_set(set_dir), work={})
@@ -197,7 +202,7 @@ def evaluate(
         _print_estimates(estimated(made, evaluating), as_json)
         return
     with progress() as told:
-        settings = merge_options.settings(store, device, token_budget, 1, told)
+        settings = merge_options.settings(store, device, token_budget, workers, told, ray)
         key = run_key(made.key, evaluating, settings)
         predictions, facts = evaluated(made, evaluating, settings)
     metrics = score(made, predictions, evaluating.draw, facts["models"])
@@ -278,6 +283,7 @@ def run(
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
     workers: merge_options.Workers = 1,
+    ray: options.Ray = None,
     budget: options.Budget = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
@@ -302,7 +308,7 @@ def run(
         model, model_labels, precision, min_variants, draws, seed, asked
     )
     with progress() as told:
-        settings = merge_options.settings(store, device, token_budget, workers, told)
+        settings = merge_options.settings(store, device, token_budget, workers, told, ray)
         made, metrics, facts = run_all(
             reading,
             generating,

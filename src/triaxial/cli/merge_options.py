@@ -130,7 +130,16 @@ MlmPrecision = Annotated[
     ),
 ]
 Workers = Annotated[
-    int, typer.Option(min=1, help="Processes for tagging.", rich_help_panel="Computing")
+    int,
+    typer.Option(
+        min=1,
+        help="Processes for tagging; with --ray local, for all of it.",
+        rich_help_panel="Computing",
+    ),
+]
+ModelWorkers = Annotated[
+    int,
+    typer.Option(min=1, help="Models at a time, with --ray local.", rich_help_panel="Computing"),
 ]
 MinVariants = Annotated[
     int,
@@ -221,12 +230,17 @@ def check_sample(sample: int | None, like: str | None) -> None:
 
 
 def settings(
-    store: Path, device: str, token_budget: int | None, workers: int, told: Any
+    store: Path,
+    device: str,
+    token_budget: int | None,
+    workers: int,
+    told: Any,
+    ray: str | None = None,
 ) -> Computing:
     """How the work is done, as the options say."""
     from triaxial.execute import Computing
 
-    return Computing(store, device, token_budget, workers, told)
+    return Computing(store, device, token_budget, workers, told, ray)
 
 
 def _classes_of(text: str | None) -> tuple[str, ...] | None:

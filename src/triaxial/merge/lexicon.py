@@ -17,7 +17,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from triaxial.errors import InputError
 
@@ -128,6 +128,9 @@ class WordNet:
         self._classes = cache(lambda pos: _WordClass(directory, _FILES[pos]))
         self._related = lru_cache(1 << 18)(self._find)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.directory,)
+
     @property
     def digest(self) -> str:
         """SHA-256 over the files that relations are read from."""
@@ -176,6 +179,12 @@ class _Synset:
     above: frozenset[int]
     head: frozenset[int]
     opposite: frozenset[int]
+
+
+@lru_cache(2)
+def _opened(directory: Path) -> WordNet:
+    """One that came from another process: one here, however often it comes."""
+    return WordNet(directory)
 
 
 class _WordClass:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -78,6 +79,7 @@ class MaskedSource:
         from triaxial.models.masked import MaskedTokenizer
 
         self.label = label
+        self._given = (name, label, precision, k, open_cache, device, token_budget)
         self._place, self._revision = split_revision(name)
         self._token_budget = token_budget
         self._hardware = hardware(device, precision)
@@ -97,10 +99,18 @@ class MaskedSource:
         self._model: MaskedLM | None = None
         self._work = Work()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self._given
+
     @property
     def work(self) -> dict[str, int]:
-        """Forwards, rows and tokens computed by this process."""
+        """Forwards, rows and tokens computed by this process, or told to it."""
         return self._work.facts()
+
+    def count(self, work: Mapping[str, int]) -> None:
+        """Add the work of another process."""
+        for name, count in work.items():
+            setattr(self._work, name, getattr(self._work, name) + count)
 
     def compute(self, queries: Sequence[Query]) -> int:
         """Fill the queries that are not cached, as one committed segment; how many they were."""
@@ -152,6 +162,22 @@ class MaskedSource:
     def release(self) -> None:
         """Drop the weights: masked LMs are computed one after the other."""
         self._model = None
+
+
+@lru_cache(32)
+def _opened(
+    name: str,
+    label: str,
+    precision: Literal["auto", "fp32", "bf16"],
+    k: int,
+    open_cache: Callable[[Mapping[str, str], int, Mapping[str, pl.DataType]], AnswerCache],
+    device: str,
+    token_budget: int | None,
+) -> MaskedSource:
+    """A source that came from another process: one here, however often it comes."""
+    return MaskedSource(
+        name, label, precision, k, open_cache, device=device, token_budget=token_budget
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -26,8 +27,8 @@ from triaxial.execute import Computing
 from triaxial.merge.filters import Replacement
 from triaxial.merge.lexicon import WordNet
 from triaxial.merge.queries import MaskedSource, ask
-from triaxial.merge.targets import Seed
-from triaxial.merge.variants import FunnelRow, Preset, slots_of, variants_of
+from triaxial.merge.targets import Seed, Slot
+from triaxial.merge.variants import Fate, FunnelRow, Preset, slots_of, variants_of
 from triaxial.models.base import NliModel, Work
 from triaxial.models.tagger import Tag, load_tagger
 from triaxial.nli import LABELS, Pair
@@ -37,6 +38,8 @@ from triaxial.text import Word, words
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
+
+    from triaxial.models.masked import Query
 
 __all__ = [
     "Clock",
@@ -105,25 +108,30 @@ def masked_sources(
     settings: Computing,
 ) -> list[MaskedSource]:
     """The masked LMs behind their caches in the store, none loaded yet."""
-    store = Store(settings.store)
-
-    def open_cache(
-        fingerprint: Mapping[str, str], k: int, schema: Mapping[str, pl.DataType]
-    ) -> Cache:
-        return store.cache("merge.fills", fingerprint, k, schema=schema)
-
     return [
         MaskedSource(
             name,
             label,
             precision,
             k,
-            open_cache,
+            _FillCache(Store(settings.store)),
             device=settings.device,
             token_budget=settings.token_budget,
         )
         for name, label in zip(names, labels_of(names), strict=True)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _FillCache:
+    """Opens the cache of a masked LM's answers; a value, so that another process can open it."""
+
+    store: Store
+
+    def __call__(
+        self, fingerprint: Mapping[str, str], k: int, schema: Mapping[str, pl.DataType]
+    ) -> Cache:
+        return self.store.cache("merge.fills", fingerprint, k, schema=schema)
 
 
 def labels_of(names: Sequence[str]) -> list[str]:
@@ -156,11 +164,11 @@ def seeds_of(
     def each(
         _: Callable[[int], pl.DataFrame], missing: Sequence[int]
     ) -> Iterator[tuple[int, pl.DataFrame]]:
-        wanted = [shards[shard] for shard in missing]
-        return execute.run(partial(_tagged, tagger), wanted, workers=settings.workers)
+        wanted, work = [shards[shard] for shard in missing], partial(_tagged, tagger)
+        return execute.run(work, wanted, workers=settings.workers, ray=settings.ray)
 
     with clock.time("tagging"):
-        pool = each if settings.workers > 1 and len(shards) > 2 else None
+        pool = each if settings.spread and len(shards) > 2 else None
         table = run_shards(stage, shards, frame, settings.told("tagging sentences"), each=pool)
         by_text = {row.text: row for row in records_of(table, Sentence)}
     seeds = []
@@ -199,37 +207,35 @@ def variants(
         return stage.read(), funnel.read(), stage.key
     slots, words_funnel = slots_of(seeds, preset.targets)
     shards = _cut(range(len(seeds)), SEEDS_A_SHARD)
-    for source in sources:
-        with clock.time("masked LM"):
-            for number, shard in enumerate(shards):
-                if stage.has(number) and funnel.has(number):
-                    continue
-                asked = ask(
-                    [seeds[i] for i in shard], [slots[i] for i in shard], source, preset.propose
-                )
-                source.compute([query for row in asked for one in row for query in one.queries])
-                if settings.progress:
-                    settings.progress(f"masked LM {source.label}", number + 1, len(shards))
+    missing = [n for n in range(len(shards)) if not (stage.has(n) and funnel.has(n))]
+    open_ = [([seeds[i] for i in shards[n]], [slots[i] for i in shards[n]]) for n in missing]
+    workers = 1 if settings.ray is None else settings.workers  # torch has all cores already
+    with clock.time("masked LM"):
+        fills = _Fills(open_, tuple(sources), preset)
+        done = execute.run(
+            partial(_fill, fills.sources),
+            fills,
+            workers=workers,
+            ray=settings.ray,
+            gpus=settings.gpus,
+        )
+        for at, facts in done:
+            source = sources[at // len(open_)]
+            if settings.ray is not None:
+                source.count(facts)
+            settings.told(f"masked LM {source.label}")(1 + at % len(open_), len(open_))
+        for source in sources:
             source.release()
     with clock.time("filters and tagging"):
-        for number, shard in enumerate(shards):
-            if stage.has(number) and funnel.has(number):
-                continue
-            kept, counts = variants_of(
-                [seeds[i] for i in shard],
-                [slots[i] for i in shard],
-                sources,
-                preset,
-                load_tagger(tagger),
-                wordnet,
-            )
+        given = partial(_filtered, fills.sources, preset, tagger, wordnet)
+        for at, (kept, counts) in execute.run(given, open_, workers=workers, ray=settings.ray):
+            number = missing[at]
             if number == 0:
                 counts += words_funnel
             rows = [FunnelRow(*key, count) for key, count in sorted(counts.items())]
             funnel.write(number, table_of(rows, FunnelRow))
-            stage.write(number, table_of(kept, Replacement))
-            if settings.progress:
-                settings.progress("filtering", number + 1, len(shards))
+            stage.write(number, kept)
+            settings.told("filtering")(at + 1, len(open_))
         funnel.finish(len(shards))
         stage.finish(len(shards))
     return stage.read(), funnel.read(), stage.key
@@ -265,6 +271,51 @@ def predict(
     work = getattr(model, "work", None) or Work()
     more = {"kind": source.kind, "truncated": getattr(model, "truncated", 0)}
     return frame.select(names).to_numpy(), {**work.facts(), **more}
+
+
+_Slots = tuple[Sequence[Seed], Sequence[Sequence[Slot]]]  # of a shard
+
+
+@dataclass(frozen=True, slots=True)
+class _Fills:
+    """The queries of each masked LM, shard by shard, each once; made as they are handed out."""
+
+    shards: Sequence[_Slots]
+    sources: tuple[MaskedSource, ...]
+    preset: Preset
+
+    def __len__(self) -> int:
+        return len(self.sources) * len(self.shards)
+
+    def __iter__(self) -> Iterator[tuple[int, list[Query]]]:
+        for number, source in enumerate(self.sources):
+            seen: set[bytes] = set()
+            for seeds, slots in self.shards:
+                asked = ask(seeds, slots, source, self.preset.propose)
+                queries = {q.key: q for row in asked for one in row for q in one.queries}
+                yield number, [query for key, query in queries.items() if key not in seen]
+                seen |= queries.keys()
+
+
+def _fill(sources: Sequence[MaskedSource], unit: tuple[int, Sequence[Query]]) -> dict[str, int]:
+    """Fill the queries of one shard at one masked LM; the work that it was."""
+    number, queries = unit
+    for other in (*sources[:number], *sources[number + 1 :]):
+        other.release()
+    before = sources[number].work
+    sources[number].compute(queries)
+    return {name: count - before[name] for name, count in sources[number].work.items()}
+
+
+def _filtered(
+    sources: Sequence[MaskedSource],
+    preset: Preset,
+    tagger: str,
+    wordnet: WordNet | None,
+    shard: _Slots,
+) -> tuple[pl.DataFrame, Counter[Fate]]:
+    kept, counts = variants_of(*shard, sources, preset, load_tagger(tagger), wordnet)
+    return table_of(kept, Replacement), counts
 
 
 def _tagged(tagger: str, texts: Sequence[str]) -> pl.DataFrame:
