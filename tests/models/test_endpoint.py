@@ -377,12 +377,15 @@ def test_the_key_shows_nowhere(tmp_path, monkeypatch) -> None:
                 told = traceback.TracebackException.from_exception(error, capture_locals=True)
                 seen += [str(error), *told.format()]
     assert sum("[key]" in text for text in seen) >= 4
-    with FakeEndpoint() as fake:
-        fake.answer = lambda body, path: {"choices": MARKER}  # type: ignore[method-assign]
-        try:
-            load_endpoint("fake", fake.url, PROMPT, options(retries=0)).predict(pairs_of(2))
-        except InputError as error:
-            seen.append(str(error))
+    for listed in ({f"Bearer {MARKER}": -1}, {"A": MARKER}, {"A": [MARKER]}, MARKER):
+        with FakeEndpoint() as fake:
+            fake.answer = lambda body, path, listed=listed: {  # type: ignore[method-assign]
+                "choices": [{"logprobs": {"top_logprobs": [listed]}}]
+            }
+            with pytest.raises(InputError) as caught:
+                load_endpoint("fake", fake.url, PROMPT, options(retries=0)).predict(pairs_of(2))
+            seen.append(str(caught.value))
+    assert sum("[key]" in text for text in seen[-4:]) == 3
     seen += [file.read_text() for file in tmp_path.rglob("*.jsonl")]
     assert not [text for text in seen if MARKER in text]
 

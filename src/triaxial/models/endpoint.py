@@ -26,7 +26,15 @@ import numpy as np
 
 from triaxial.errors import InputError
 from triaxial.models.endpoint_answers import PATHS, Answer, answer_of, request, usage_of
-from triaxial.models.endpoint_wire import EndpointOptions, Failed, Key, Wire, base_url, key_for
+from triaxial.models.endpoint_wire import (
+    EndpointOptions,
+    Failed,
+    Key,
+    Wire,
+    base_url,
+    key_for,
+    said,
+)
 from triaxial.nli import LABELS
 from triaxial.prompts import PromptOptions, answers, messages, prefix
 from triaxial.stats import generator
@@ -47,6 +55,7 @@ __all__ = [
 
 _LAST_SECONDS = 5.0  # that answers under way have to come in when a run ends early
 _LONGEST_WAIT = 30.0
+_LONGEST_REASON = 500  # characters
 _CHARACTERS_A_TOKEN = 4  # of English text, roughly; only for the estimate
 Pairs = Sequence[tuple[str, str]]
 
@@ -294,8 +303,9 @@ class Endpoint:
             raise worst.failure
         premise, hypothesis = worst.pair
         tries = f" after {worst.requests} tries" if worst.requests > 1 else ""
+        reason = said(worst.failure.reason, self._key, _LONGEST_REASON)
         raise InputError(
-            f"no answer to {premise[:40]!r} / {hypothesis[:40]!r}{tries}: {worst.failure.reason} "
+            f"no answer to {premise[:40]!r} / {hypothesis[:40]!r}{tries}: {reason} "
             f"({len(failed):,} of {asked:,} items failed; answers are kept, the same call goes on)",
             where=self.url,
         )

@@ -124,7 +124,7 @@ def _first_token(found: Any, wanted: Sequence[str]) -> Answer:
         likeliest = sorted(tokens, key=lambda one: -one[1])[:3]
         raise Failed(
             f"none of {', '.join(wanted)} is among the {len(tokens)} likeliest first tokens "
-            f"({', '.join(repr(token[:20]) for token, _ in likeliest)}, …): the model does not "
+            f"({', '.join(repr(token) for token, _ in likeliest)}, …): the model does not "
             "answer the question; show it examples, or take another model or the other api"
         )
     first, second, third = (_log_sum(values) if values else None for values in by_answer.values())
@@ -184,13 +184,13 @@ def _echoed(choices: Sequence[Mapping[str, Any]], wanted: Sequence[str]) -> Answ
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Failed(f"a token is {value!r:.40}; wanted text")
+        raise Failed(f"a token is {value!r}; wanted text")
     return value
 
 
 def _log_p(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:
-        raise Failed(f"a log-probability is {value!r:.40}; wanted a number of at most 0")
+        raise Failed(f"a log-probability is {value!r}; wanted a number of at most 0")
     return float(max(value, _LEAST))
 
 

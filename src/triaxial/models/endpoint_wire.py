@@ -26,14 +26,13 @@ from triaxial.errors import InputError
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["KEYS", "EndpointOptions", "Failed", "Key", "Wire", "base_url", "key_for"]
+__all__ = ["KEYS", "EndpointOptions", "Failed", "Key", "Wire", "base_url", "key_for", "said"]
 
 KEYS = ("TRIAXIAL_API_KEY", "OPENAI_API_KEY")  # environment variables, the first that is set
 _PASSING = frozenset({408, 409, 429, *range(500, 600)})
 _PATIENCE = 300.0  # seconds
 _CONNECTING = 10.0  # seconds at most
 _MOST_BYTES = 32 << 20  # of an answer; an echo of a long prompt has some hundred kilobytes
-_SHOWN = 200  # characters of what a server says
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +234,8 @@ class Wire:
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            said = self._said(data.decode("utf-8", "replace"))
-            raise Failed(f"the answer is not JSON: {said!r}") from None
+            told = self._said(data.decode("utf-8", "replace"))
+            raise Failed(f"the answer is not JSON: {told!r}") from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -256,8 +255,8 @@ class Wire:
 
     def _failure(self, response: httpx2.Response, data: bytes) -> Failed:
         status = response.status_code
-        said = self._said(_message(data))
-        told = f"HTTP {status}" + (f" ({said})" if said else "")
+        words = self._said(_message(data))
+        told = f"HTTP {status}" + (f" ({words})" if words else "")
         if status in _PASSING:
             after = _seconds(response.headers.get("Retry-After"))
             if after is not None and after > _PATIENCE:
@@ -281,10 +280,14 @@ class Wire:
         return Failed(f"{told}: {hint}", again=False)
 
     def _said(self, text: str) -> str:
-        """What a server says, fit for one line: short, printable, without the key."""
-        hidden = self._key.hidden(text) if self._key else text
-        plain = " ".join("".join(c if c.isprintable() else " " for c in hidden).split())
-        return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
+        return said(text, self._key)
+
+
+def said(text: str, key: Key | None, most: int = 200) -> str:
+    """What a server says, fit for one line: without the key, printable, then cut."""
+    hidden = key.hidden(text) if key else text
+    plain = " ".join("".join(c if c.isprintable() else " " for c in hidden).split())
+    return plain if len(plain) <= most else plain[:most] + "…"
 
 
 def _loopback(host: str) -> bool:
