@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from numpy.testing import assert_allclose
 
 from fake_endpoint import FakeEndpoint
+from triaxial.api.merge_files import read_set
 from triaxial.cli import _run
+from triaxial.cli.merge_llm import prompt
+from triaxial.models.choice import load_choice
 from triaxial.models.tiny import tiny_causal
 from triaxial.nli import LABELS, Pair
-from triaxial.prompts import PromptOptions, prefix
+from triaxial.prompts import ChoiceOptions, PromptOptions, prefix
 from triaxial.worlds import world
 
 
@@ -26,7 +34,7 @@ def llm(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = world(3, sentences=30, training=30, seeds=24)
     shot = Pair("", "", "", LABELS[0])
     asked = [prefix(PromptOptions(style, examples=(shot,))) for style in ("letters", "words")]
-    tiny_causal(root / "llm", [*made.words, *asked], longest=700)
+    tiny_causal(root / "llm", [*made.words, *asked], hidden=64, longest=700)
     other = world(4, sentences=30, training=30, seeds=24).seeds
     lines = [
         json.dumps({"premise": p.premise, "hypothesis": p.hypothesis, "label": p.label.value})
@@ -244,3 +252,101 @@ def test_predictions_of_inspect_are_read_by_item(llm, tmp_path, triax) -> None:
     log["samples"] = None
     (tmp_path / "log.json").write_text(json.dumps(log))
     assert "is no log of Inspect with samples" in triax(*call)[2]
+
+
+TASKS = {
+    "zero_letters": ("--answers", "letters"),
+    "zero_words": ("--answers", "words", "--instruction", "What of {{this}}?"),
+    "few_letters": ("--shots", "3"),
+    "few_words": ("--shots", "3", "--answers", "words"),
+}
+
+
+def asked(llm: Path, name: str) -> list[str]:
+    shots = ["--shots-from", str(llm / "dev.jsonl")] if name.startswith("few") else []
+    return [*TASKS[name], *shots]
+
+
+@pytest.fixture(scope="session")
+def tasks(llm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tasks for lm-evaluation-harness on three seeds, in every way of asking."""
+    root = tmp_path_factory.mktemp("tasks")
+    for name in TASKS:
+        given = ["merge", "export", llm / "set", "--format", "lm-eval", "--sample", 3, *FEW]
+        assert _run([str(one) for one in (*given, *asked(llm, name), "--out", root / name)]) == 0
+    return root
+
+
+def test_a_task_folder_has_everything_in_it(llm, tasks, tmp_path, triax) -> None:
+    folder = tasks / "few_words"
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
+    parts = {f"merge_few_words{part}.yaml" for part in ("", "_seeds", "_variants")}
+    data = {f"data/{part}.jsonl" for part in ("seeds", "variants", "examples")}
+    assert names == {*parts, *data, "data.py", "README.md", "manifest.json"}
+    seeds = [
+        json.loads(line) for line in (folder / "data" / "seeds.jsonl").read_text().splitlines()
+    ]
+    assert len(seeds) == 3
+    assert seeds[0]["choices"] == ["entailment", "neutral", "contradiction"]
+    assert seeds[0]["question"].endswith("Answer:")
+    assert "include_path" in (folder / "README.md").read_text()
+    call = ("merge", "export", llm / "set", "--out", tmp_path / "x", "--answers", "words")
+    code, _, err = triax(*call)
+    assert (code, err) == (2, "triax: --answers: only --format lm-eval has a prompt\n")
+
+
+def test_lm_evaluation_harness_gives_the_same_to_the_item(llm, tasks, tmp_path, triax) -> None:
+    pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed (extra dev)")
+    call = [sys.executable, "-m", "lm_eval", "run", "--model", "hf", "--device", "cpu"]
+    call += ["--model_args", f"pretrained={llm / 'llm'},dtype=float32", "--batch_size", "16"]
+    call += ["--tasks", ",".join(f"merge_{name}" for name in TASKS), "--include_path", str(tasks)]
+    call += ["--log_samples", "--output_path", str(tmp_path / "logs")]
+    ran = subprocess.run(
+        call, capture_output=True, text=True, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    varied = 0
+    for name in TASKS:
+        logs = tmp_path / name
+        logs.mkdir()
+        for path in (tmp_path / "logs").rglob(f"samples_merge_{name}_*.jsonl"):
+            path.rename(logs / path.name)
+        theirs = tmp_path / f"theirs-{name}"
+        more = ("--sample", 3, "--model", f"lm-eval:{logs}")
+        code, _, err = triax(*evaluate(llm, theirs, *more))
+        assert code == 0, err
+        ours = tmp_path / f"ours-{name}"
+        more = ("--sample", 3, "--model", f"llm:{llm / 'llm'}", *asked(llm, name))
+        code, _, err = triax(*evaluate(llm, ours, *more))
+        assert code == 0, err
+        one, other = (
+            pl.read_parquet(run / "predictions.parquet").drop("model") for run in (ours, theirs)
+        )
+        assert len(one) > 30
+        varied += one["label"].n_unique() > 1
+        for column in one.columns:
+            if column.startswith("log_p"):
+                assert (one[column] - other[column]).abs().max() < 1e-4, (name, column)
+            else:
+                assert one[column].equals(other[column]), (name, column)
+        # And before the three are made to sum to one.
+        model = load_choice(str(llm / "llm"), options=options_of(llm, name), precision="fp32")
+        logged = [
+            json.loads(line)
+            for path in sorted(logs.iterdir())
+            for line in path.read_text().rstrip("\n").split("\n")
+        ]
+        texts = [(row["doc"]["premise"], row["doc"]["hypothesis"]) for row in logged]
+        scores = np.asarray([[float(s) for s, _ in row["filtered_resps"]] for row in logged])
+        assert_allclose(model.log_likelihoods(texts), scores, atol=1e-4)
+    assert varied >= 2
+
+
+def options_of(llm: Path, name: str) -> ChoiceOptions:
+    given: dict[str, Any] = dict.fromkeys(("shots", "shots_from", "shots_split", "answers"))
+    words = asked(llm, name)
+    given |= {"instruction": None}
+    given |= {k[2:].replace("-", "_"): v for k, v in zip(words[::2], words[1::2], strict=True)}
+    given["shots"] = given["shots"] and int(given["shots"])
+    given["shots_from"] = given["shots_from"] and [given["shots_from"]]
+    return ChoiceOptions(prompt(given, read_set(llm / "set").pairs, 1))
