@@ -52,7 +52,7 @@ app.command()(doctor)
 
 _INTERRUPTED = 130
 _SHARED = (["temporal", "fit"], ["nli", "train"], ["mlm", "train"])  # by what torchrun starts
-_GRACE = 3.0  # seconds for torchrun to end the others
+_GRACE = 10.0  # seconds for torchrun to end the others
 
 
 def _version(shown: bool) -> None:

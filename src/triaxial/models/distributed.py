@@ -37,7 +37,7 @@ __all__ = ["ALONE", "Division", "OwnRows", "Team", "joined", "launched", "portio
 Batch = TypeVar("Batch")
 _BUCKET = 1 << 25  # numbers summed at a time: 128 MiB in fp32
 _PATIENCE = timedelta(days=1)  # the first may learn a vocabulary while the others wait
-_GRACE = 20.0  # seconds in which torchrun ends a process whose fellow has died
+_GRACE = 40.0  # seconds in which torchrun ends a process whose fellow has died
 
 
 @dataclass(frozen=True, slots=True)
