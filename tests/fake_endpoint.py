@@ -12,6 +12,7 @@ import math
 import re
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -101,6 +102,14 @@ class Trouble:
     only: int | None = None
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # clients are killed, that is no fault
+            super().handle_error(request, client_address)
+
+
 class FakeEndpoint:
     """The server; a context manager that serves while it is open.
 
@@ -141,8 +150,7 @@ class FakeEndpoint:
         self._lock = threading.Lock()
 
     def __enter__(self) -> FakeEndpoint:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
@@ -182,7 +190,10 @@ class FakeEndpoint:
         return Handler
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        data = handler.rfile.read(int(handler.headers["Content-Length"]))
+        if not data:
+            raise ConnectionResetError
+        body = json.loads(data)
         item = item_of(body)
         with self._lock:
             self.asked[item] += 1
