@@ -137,6 +137,7 @@ def _print_endpoint(console: Console, label: str, facts: Mapping[str, Any]) -> N
     unlisted = f"; {floored:,} answers not listed" if floored else ""
     console.print(
         f"{label}: {facts.get('requests', 0):,} requests ({facts.get('items', 0):,} prompts, "
+        f"{facts.get('retries', 0):,} tries again, "
         f"{facts.get('cached', 0):,} answered before; {facts.get('prompt_tokens', 0):,} + "
         f"{facts.get('completion_tokens', 0):,} tokens{cost}){unlisted}",
         markup=False,
