@@ -22,6 +22,11 @@ from triaxial import execute_ray
 from triaxial.api import temporal_ingest
 from triaxial.api.merge import GenerateOptions, generate, with_options
 from triaxial.api.merge_predict import EvaluateOptions, evaluate
+from triaxial.api.system import entries
+from triaxial.api.temporal import fit
+from triaxial.api.temporal_adapt import AdaptRequest, adapt
+from triaxial.api.temporal_corpus import plant_corpus, split_corpus
+from triaxial.api.temporal_evaluate import evaluate as score_all
 from triaxial.api.temporal_ingest import ingest
 from triaxial.c2gen import stages
 from triaxial.c2gen.compose import Item
@@ -36,11 +41,16 @@ from triaxial.merge import stages as merge_stages
 from triaxial.merge.score import DrawOptions
 from triaxial.merge.variants import PRESETS
 from triaxial.models import resume
+from triaxial.models.fit import FitOptions
 from triaxial.models.tiny import tiny_classifier, tiny_masked
+from triaxial.models.xl_config import XLConfig
 from triaxial.nli import Pair, read_pairs
 from triaxial.store import read_json, table_of, write_jsonl
 from triaxial.temporal.corpus import CorpusOptions
 from triaxial.temporal.planted import PlantOptions, plant
+from triaxial.temporal.splits import SplitOptions
+from triaxial.temporal.train import TrainOptions as LanguageModel
+from triaxial.temporal.vocabulary import VocabularyOptions
 from triaxial.worlds import compositions, world
 
 if find_spec("ray") is None:  # not imported here: what it reads from its environment is ours
@@ -264,10 +274,12 @@ def test_twelve_stages_of_which_the_driver_was_killed(
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     wait_for(lambda: not any(map(alive, family)))
-    before = parts(store)
-    assert 3 <= len(before) < 12
+    (state,) = (one for one in entries(store) if one.kind == "c2gen.grid")
+    assert (state.complete, state.done, state.planned) == (False, len(parts(store)), 12)
+    assert 3 <= len(parts(store)) < 12
     predicted(data, grid, store, **LOCAL)
     assert parts(store) == whole
+    assert all(one.complete for one in entries(store))
 
 
 def test_ingestion_gives_the_same_corpus(
@@ -328,6 +340,28 @@ def test_variants_and_predictions_are_the_same(
     assert ray[1].equals(one[1])
     assert ray[2] == one[2]
     assert min(one[2]) > 0
+
+
+def test_months_and_parameter_sets_are_the_same(work: Any, tmp_path: Path) -> None:
+    corpus, split, model = (tmp_path / name for name in ("corpus", "split", "model"))
+    one, ray = Computing(tmp_path / "one", "cpu"), Computing(tmp_path / "ray", "cpu", **LOCAL)
+    shape = XLConfig(9, d_model=16, heads=2, layers=1, d_inner=32, segment=16)
+    training = LanguageModel(shape, rows=4, validation=0, fit=FitOptions(max_steps=1))
+    asked = PlantOptions(documents=240, first="2016-01", months=12, sentences=3, new_words=4)
+    plant_corpus(tmp_path / "planted.jsonl", asked)
+    ingest([str(tmp_path / "planted.jsonl")], corpus, computing=one)
+    split_corpus(corpus, split, SplitOptions("2016-10", "2016-12", 5, gap=2, valid_months=2))
+    pieces = VocabularyOptions(size=512)
+    fit(corpus, split, model, "time-stratified", training, pieces, one, precision="fp32")
+    request = AdaptRequest(("all", "biases"), learning_rate=0.01)
+    for name, computing in (("one", one), ("ray", ray)):
+        score_all(str(model), corpus, tmp_path / f"{name}-out", split, computing=computing)
+        adapt(str(model), corpus, tmp_path / f"{name}-sets", split, request, computing=computing)
+    for left in sorted(tmp_path.glob("one-*/**/*.parquet")):
+        other = str(left).replace("/one-", "/ray-")
+        assert left.read_bytes() == Path(other).read_bytes()
+    assert len(list(tmp_path.glob("ray-*/**/*.parquet"))) == 6
+    assert not list(tmp_path.glob("ray/temporal.months-*"))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +25,7 @@ from .errors import InputError, StoreError
 
 __all__ = [
     "MANIFEST",
+    "PLAN",
     "SCHEMA",
     "canonical",
     "check_schema",
@@ -35,6 +36,7 @@ __all__ = [
     "file_digest",
     "finish_directory",
     "finished_directory",
+    "planned",
     "provenance",
     "read_json",
     "write_bytes_atomic",
@@ -43,6 +45,7 @@ __all__ = [
 
 SCHEMA = 1  # of the manifests
 MANIFEST = "manifest.json"
+PLAN = "plan.json"  # what an unfinished directory is to hold
 
 
 def digest(value: object) -> str:
@@ -217,6 +220,27 @@ def finished_directory(out: str | Path, kind: str, wanted: str) -> dict[str, Any
         raise StoreError(f"is no finished {wanted}", where=out)
     check_schema(manifest, out)
     return manifest
+
+
+@contextlib.contextmanager
+def planned(root: str | Path, kind: str, stages: Sequence[str]) -> Iterator[None]:
+    """While stages are filled, a directory beside them says which; who is killed leaves it.
+
+    Args:
+        root: The store.
+        kind: What fills them, such as "c2gen.grid".
+        stages: The names of their directories.
+    """
+    if all((Path(root) / name / MANIFEST).is_file() for name in stages):
+        yield
+        return
+    key = digest([kind, sorted(stages)])
+    folder = Path(root) / f"{kind}-{key[:16]}"
+    write_json(folder / PLAN, {"schema": SCHEMA, "key": key, "stages": sorted(stages)})
+    yield
+    with contextlib.suppress(OSError):  # another call of the same may have been faster
+        (folder / PLAN).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def complete_manifest(

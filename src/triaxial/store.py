@@ -27,6 +27,7 @@ import numpy.typing as npt
 from .errors import StoreError
 from .files import (
     MANIFEST,
+    PLAN,
     SCHEMA,
     canonical,
     claim_directory,
@@ -36,6 +37,7 @@ from .files import (
     file_digest,
     finish_directory,
     finished_directory,
+    planned,
     provenance,
     read_json,
     write_bytes_atomic,
@@ -64,6 +66,7 @@ __all__ = [
     "file_digest",
     "finish_directory",
     "finished_directory",
+    "planned",
     "read_json",
     "read_jsonl",
     "read_table",
@@ -76,7 +79,6 @@ __all__ = [
     "write_table",
 ]
 
-PLAN = "plan.json"
 KEY_BYTES = 16
 STALE_SECONDS = 3600.0  # a temporary file older than that belongs to a killed process
 Progress = Callable[[int, int], None]  # shards done, shards in all
@@ -152,6 +154,24 @@ class Stage:
                 where=self.path / MANIFEST,
             )
         return found
+
+    def plan(self, shards: int, sizes: Sequence[int] | None = None) -> None:
+        """Write down how many shards there will be, with how many units each where known.
+
+        Raises:
+            StoreError: The stage was begun with another division into shards.
+        """
+        plan = {"schema": SCHEMA, "key": self.key, "shards": shards, "sizes": sizes}
+        plan_file = self.path / PLAN
+        if not plan_file.exists():
+            write_json(plan_file, plan)
+        elif (begun := read_json(plan_file)) != plan:
+            # Rows of another division under the same names would be repeated or lost.
+            raise StoreError(
+                f"was begun with another division ({begun.get('shards')} shards, now {shards}); "
+                "use the earlier one or remove the directory",
+                where=self.path,
+            )
 
     def has(self, shard: int) -> bool:
         """Whether this shard is committed."""
@@ -249,17 +269,7 @@ def run_shards(
         raise ValueError("a stage has at least one shard; pass an empty one")
     if stage.complete:
         return stage.read()
-    plan = {"schema": SCHEMA, "key": stage.key, "shards": shards, "sizes": sizes}
-    plan_file = stage.path / PLAN
-    if not plan_file.exists():
-        write_json(plan_file, plan)
-    elif (begun := read_json(plan_file)) != plan:
-        # Rows of another division under the same names would be repeated or lost.
-        raise StoreError(
-            f"was begun with another division ({begun.get('shards')} shards, now {shards}); "
-            "use the earlier one or remove the directory",
-            where=stage.path,
-        )
+    stage.plan(shards, sizes)
     missing = [shard for shard in range(shards) if not stage.has(shard)]
     done = shards - len(missing)
     if progress:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from triaxial.cli import _command
-from triaxial.store import Store, read_json
+from triaxial.store import Store, planned, read_json
 
 
 def commands(of: Any = None, path: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -187,6 +187,30 @@ def test_runs_are_listed_shown_and_removed(store: Path, triax) -> None:
     (left,) = json.loads(triax("runs", "list", "--store", store, "--json")[1])
     assert left["complete"]
     assert "1 in" in triax("runs", "list", "--store", store)[2]
+
+
+def test_runs_at_work_or_killed_say_how_far_they_are(store: Path, triax) -> None:
+    import polars as pl
+
+    stage = Store(store).stage("test.many", 1, {})
+    stage.plan(5)
+    for number in (0, 3):
+        stage.write(number, pl.DataFrame({"x": [number]}))
+    names = [path.name for path in store.glob("test.stage-*")]
+    with pytest.raises(KeyboardInterrupt), planned(store, "test.grid", names):
+        raise KeyboardInterrupt
+    code, out, _ = triax("runs", "list", "--incomplete", "--store", store)
+    assert code == 0
+    assert re.search(r"test\.many +\w+ +2 of 5 shards ", out)
+    assert re.search(r"test\.grid +\w+ +2 of 3 stages ", out)
+    assert re.search(r"test\.stage +\w+ +unfinished ", out)
+    (grid,) = store.glob("test.grid-*")
+    code, out, _ = triax("runs", "show", grid.name, "--store", store)
+    assert "test.grid, 2 of 3 stages; the command that made it goes on" in out
+    assert all(name in out for name in names)
+    with planned(store, "test.grid", names):  # called again, and done
+        assert grid.exists()
+    assert not grid.exists()
 
 
 def test_runs_that_cannot_be_told(store: Path, triax) -> None:

@@ -211,7 +211,7 @@ def test_reading_by_several_processes_changes_nothing(
     ingest([mixed], tmp_path / "one", DROP, computing=own)
     asked: list[int] = []
 
-    def run(function: Any, shards: Sequence[Any], *, workers: int) -> Any:
+    def run(function: Any, shards: Sequence[Any], *, workers: int, **ray: Any) -> Any:
         asked.append(workers)
         there = pickle.loads(pickle.dumps(function))  # as a process of its own gets it
         return ((n, there(shard)) for n, shard in enumerate(shards))

@@ -10,7 +10,7 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +26,7 @@ State = Literal["ok", "note", "missing"]
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "polars", "numpy", "altair")
 _OPTIONAL = {"peft": 'LoRA: pip install "triaxial[llm]"', "spacy": 'pip install "triaxial[spacy]"'}
-_MANIFEST = "manifest.json"
+_MANIFEST, _PLAN = "manifest.json", "plan.json"
 _STAGE = re.compile(r"[a-z0-9._-]+-[0-9a-f]{16}")
 
 
@@ -58,6 +58,9 @@ class Entry:
         kind: What: a stage's name, or the kind of a run.
         key: Its key, or the part of it that its name tells.
         complete: Whether it is whole; what is not goes on with the command that made it.
+        parts: What its parts are: `shards` of a stage, `stages` of a grid at work or killed.
+        done: How many of them are there; `None` where the directory does not say.
+        planned: How many there will be.
         rows: Rows of a stage; `None` where the manifest counts none.
         bytes: On disk.
         changed: When it was last written, seconds since the epoch.
@@ -67,6 +70,9 @@ class Entry:
     kind: str
     key: str
     complete: bool
+    parts: str
+    done: int | None
+    planned: int | None
     rows: int | None
     bytes: int
     changed: float
@@ -155,15 +161,36 @@ def _entry(path: Path) -> Entry:
         except TriaxialError:
             found = {}  # cut off or changed: listed as not whole, so that it can be removed
     name, _, short = path.name.rpartition("-")
+    whole = bool(found) and bool(found.get("complete", True))
+    kind, done, planned = _state(path, found)
+    changed = max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
     return Entry(
         str(path),
         str(found.get("stage") or found.get("kind") or name),
         str(found.get("key") or short),
-        bool(found) and bool(found.get("complete", True)),
+        whole,
+        kind,
+        done,
+        planned,
         found.get("rows"),
         sum(stat.st_size for stat in stats),
-        max((stat.st_mtime for stat in stats), default=path.stat().st_mtime),
+        changed,
     )
+
+
+def _state(path: Path, manifest: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
+    """What the parts of a directory are, how many are there, and how many there will be."""
+    if "shards" in manifest:
+        return "shards", manifest["shards"], manifest["shards"]
+    plan: dict[str, Any] = {}
+    if (path / _PLAN).is_file():
+        with contextlib.suppress(TriaxialError):
+            plan = read_json(path / _PLAN)
+    if "stages" in plan:
+        done = sum((path.parent / name / _MANIFEST).is_file() for name in plan["stages"])
+        return "stages", done, len(plan["stages"])
+    done = sum(1 for _ in path.glob("part-*.parquet")) if not manifest else None
+    return "shards", done, plan.get("shards")
 
 
 def _devices() -> Iterator[Check]:

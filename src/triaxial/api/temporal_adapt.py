@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +28,7 @@ from triaxial.api.temporal_evaluate import (
     write_evaluation,
 )
 from triaxial.errors import InputError, StoreError
-from triaxial.execute import Computing
+from triaxial.execute import Computing, run
 from triaxial.stats import generator
 from triaxial.store import (
     Stage,
@@ -151,17 +152,52 @@ def adapt(
     for one in asked:  # a set that the model lacks is refused before anything is computed
         with chosen_weights(subject.model.network, one.parameters):
             pass
-    found = {}
-    for one in asked:
-        folder = Path(out) / one.parameters
+    folders = [Path(out) / one.parameters for one in asked]
+    for one, folder in zip(asked, folders, strict=True):
         plan = {"request": asdict(replace(request, parameters=(one.parameters,)))}
         about = {"kind": EVALUATION, "version": VERSION, "about": subject.about, **plan}
         claim_directory(folder, EVALUATION, digest(about), replace=overwrite)
-        if finished(folder):
-            found[one.parameters] = read_evaluation(folder)
-        else:
-            found[one.parameters] = _adapted(subject, one, request, folder, computing)
-    return found
+    open_ = [both for both in zip(asked, folders, strict=True) if not finished(both[1])]
+    if computing.ray is None:
+        for one, folder in open_:
+            _adapted(subject, one, request, folder, computing)
+    elif open_:
+        _adapted_on_ray(subject, open_, request, computing)
+    return {
+        one.parameters: read_evaluation(folder) for one, folder in zip(asked, folders, strict=True)
+    }
+
+
+def _adapted_on_ray(
+    subject: Subject,
+    open_: Sequence[tuple[AdaptOptions, Path]],
+    request: AdaptRequest,
+    computing: Computing,
+) -> None:
+    """Each set as one shard; statistics that sets share are made first, here."""
+    if request.rule == "rms":
+        for one, _ in open_:
+            _statistics(subject, one.parameters, request, computing)
+    found = run(
+        partial(_adapted_one, subject, request, replace(computing, ray=None, progress=None)),
+        open_,
+        workers=computing.workers,
+        ray=computing.ray,
+        gpus=computing.gpus,
+        progress=computing.told("parameter sets"),
+    )
+    for _ in found:
+        pass
+
+
+def _adapted_one(
+    subject: Subject,
+    request: AdaptRequest,
+    computing: Computing,
+    both: tuple[AdaptOptions, Path],
+) -> None:
+    options, folder = both
+    _adapted(subject, options, request, folder, computing)
 
 
 def _adapted(
@@ -170,7 +206,7 @@ def _adapted(
     request: AdaptRequest,
     out: Path,
     computing: Computing,
-) -> EvaluationSet:
+) -> None:
     statistics, source = None, ""
     if options.rule == "rms":
         statistics, source = _statistics(subject, options.parameters, request, computing)
@@ -186,7 +222,7 @@ def _adapted(
         "choice": tried,
         "cost": cost,
     }
-    return write_evaluation(out, words, documents, facts)
+    write_evaluation(out, words, documents, facts)
 
 
 def _statistics(

@@ -162,7 +162,7 @@ def evaluate(
     if finished(out):
         return read_evaluation(out)
     words, documents, cost = score_documents(subject.model, subject.corpus, computing)
-    peak = peak_bytes()
+    peak = None if computing.ray else peak_bytes()  # of this process
     cost |= {"flops": _flops(subject.model, cost["pieces"]), "peak_mib": peak and peak / 2**20}
     return write_evaluation(out, words, documents, {**subject.about, "cost": cost})
 

@@ -264,6 +264,7 @@ def _read_source(rows: _SourceRows, computing: Computing) -> None:
         return
     source, options = rows.source, rows.options
     shards = cut_source(source, options.corpus, size=SHARD_BYTES, rows=SHARD_ROWS)
+    stage.plan(len(shards))
     there = [stage.has(n) and funnel.has(n) for n in range(len(shards))]
     missing = [shard for shard, done in zip(shards, there, strict=True) if not done]
     read = partial(_shard_tables, source, options)

@@ -28,7 +28,7 @@ from triaxial.errors import StoreError
 from triaxial.execute import Computing
 from triaxial.models.base import Hardware, hardware
 from triaxial.nli import LABELS
-from triaxial.store import Stage, Store, digest, file_digest, write_table
+from triaxial.store import Stage, Store, digest, file_digest, planned, write_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -180,24 +180,25 @@ def run_jobs(chains: Mapping[Any, Sequence[Job]], computing: Computing) -> None:
             computing.progress(what, steps, total)
 
     told(done)
-    for level in range(1 + max((job.number for job in every.values()), default=0)):
-        mine = [job for key, job in every.items() if key in open_ and job.number == level]
-        if not computing.spread:
-            for job in mine:
-                train_job(job, lambda steps, start=done: told(start + steps))  # type: ignore[misc]
-                done += job.steps
-                told(done)
-        else:
-            found = execute.run(
-                train_job,
-                mine,
-                workers=computing.workers,
-                ray=computing.ray,
-                gpus=computing.gpus,
-            )
-            for index, _ in found:
-                done += mine[index].steps
-                told(done)
+    with planned(computing.store, "c2gen.grid", [job.stage.path.name for job in every.values()]):
+        for level in range(1 + max((job.number for job in every.values()), default=0)):
+            mine = [job for key, job in every.items() if key in open_ and job.number == level]
+            if not computing.spread:
+                for job in mine:
+                    train_job(job, lambda steps, start=done: told(start + steps))  # type: ignore[misc]
+                    done += job.steps
+                    told(done)
+            else:
+                found = execute.run(
+                    train_job,
+                    mine,
+                    workers=computing.workers,
+                    ray=computing.ray,
+                    gpus=computing.gpus,
+                )
+                for index, _ in found:
+                    done += mine[index].steps
+                    told(done)
 
 
 def train_job(job: Job, told: Callable[[int], None] | None = None) -> None:

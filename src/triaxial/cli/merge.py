@@ -167,7 +167,7 @@ def evaluate(
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
-    workers: merge_options.ModelWorkers = 1,
+    workers: options.RayWorkers = 1,
     ray: options.Ray = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
@@ -183,12 +183,10 @@ def evaluate(
     from triaxial.api.merge_predict import estimated, run_key
     from triaxial.api.merge_predict import evaluate as evaluated
     from triaxial.api.merge_sample import sampled
-    from triaxial.errors import InputError
 
     options.check_condition(fail_if)
     merge_options.check_sample(sample, sample_like)
-    if workers > 1 and ray is None:
-        raise InputError("goes with --ray local; leave it out", where="--workers")
+    options.check_workers(workers, ray)
     check_directory(out_dir)
     # What this call computes is its own: the work of making the set is the set's.
     made = replace(read_set(set_dir), work={})

@@ -137,10 +137,6 @@ Workers = Annotated[
         rich_help_panel="Computing",
     ),
 ]
-ModelWorkers = Annotated[
-    int,
-    typer.Option(min=1, help="Models at a time, with --ray local.", rich_help_panel="Computing"),
-]
 MinVariants = Annotated[
     int,
     typer.Option(

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from triaxial.nli import Reading
 
-__all__ = ["check_condition", "read", "seconds"]
+__all__ = ["check_condition", "check_workers", "read", "seconds"]
 
 Source = Annotated[
     str,
@@ -74,6 +74,9 @@ Ray = Annotated[
         rich_help_panel="Computing",
     ),
 ]
+RayWorkers = Annotated[
+    int, typer.Option(min=1, help="Workers of --ray local.", rich_help_panel="Computing")
+]
 Budget = Annotated[
     str | None,
     typer.Option(
@@ -111,6 +114,14 @@ def seconds(budget: str | None) -> float | None:
     from triaxial.api.budget import parse_budget
 
     return parse_budget(budget)
+
+
+def check_workers(workers: int, ray: str | None) -> None:
+    """Refuse workers where they do nothing."""
+    if workers > 1 and ray != "local":
+        from triaxial.errors import InputError
+
+        raise InputError("goes with --ray local; leave it out", where="--workers")
 
 
 def check_condition(fail_if: str | None) -> None:

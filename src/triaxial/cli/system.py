@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from triaxial.cli import options
 from triaxial.cli.console import note, out, print_json
+
+if TYPE_CHECKING:
+    from triaxial.api.system import Entry
 
 __all__ = ["doctor", "runs_app"]
 
@@ -82,7 +85,7 @@ def list_runs(
         table.add_row(
             Text(one.kind),
             one.key[:16],
-            "whole" if one.complete else "unfinished",
+            _state(one),
             "-" if one.rows is None else f"{one.rows:,}",
             f"{one.bytes / 2**20:,.1f}",
             _ago(time.time() - one.changed),
@@ -106,15 +109,15 @@ def show_run(
     from triaxial.store import read_json
 
     (entry,) = find(store, [name])
-    manifest = Path(entry.path) / "manifest.json"
-    about: dict[str, Any] = read_json(manifest) if manifest.is_file() else {}
+    files = [Path(entry.path) / name for name in ("manifest.json", "plan.json")]
+    about: dict[str, Any] = next((read_json(file) for file in files if file.is_file()), {})
     if as_json:
         print_json({**entry.plain(), "manifest": about})
         return
     import json
 
-    state = "whole" if entry.complete else "unfinished; the command that made it goes on"
-    print(f"{entry.path}: {entry.kind}, {state}, {entry.bytes / 2**20:,.1f} MiB")
+    more = "" if entry.complete else "; the command that made it goes on"
+    print(f"{entry.path}: {entry.kind}, {_state(entry)}{more}, {entry.bytes / 2**20:,.1f} MiB")
     print(json.dumps(about, indent=1, ensure_ascii=False))
 
 
@@ -151,6 +154,15 @@ def remove_runs(
         print_json({"removed": [one.path for one in chosen], "bytes": freed})
         return
     print(f"removed {len(chosen):,}, {freed / 2**20:,.1f} MiB")
+
+
+def _state(entry: Entry) -> str:
+    """In words; of what is at work or was killed also how far it is."""
+    if entry.complete:
+        return "whole"
+    if not entry.planned:
+        return "unfinished"
+    return f"{entry.done:,} of {entry.planned:,} {entry.parts}"
 
 
 def _ago(seconds: float) -> str:

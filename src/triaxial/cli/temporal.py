@@ -139,6 +139,8 @@ def evaluate(
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
     token_budget: options.TokenBudget = None,
+    workers: options.RayWorkers = 1,
+    ray: options.Ray = None,
     budget: options.Budget = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
@@ -151,11 +153,12 @@ def evaluate(
     from triaxial.api.temporal_evaluate import evaluate as scored
     from triaxial.execute import Computing
 
+    options.check_workers(workers, ray)
     asked = EvaluateOptions(
         valid, cutoff, setup, size, precision, window, stride, memory, separator
     )
     with progress() as told:
-        computing = Computing(store, device, token_budget, progress=told)
+        computing = Computing(store, device, token_budget, workers, told, ray)
         found = scored(
             model,
             corpus,
@@ -203,6 +206,8 @@ def adapt(
     precision: options.Precision = "auto",
     store: options.StoreDir = Path(".triaxial"),
     device: options.Device = "auto",
+    workers: options.RayWorkers = 1,
+    ray: options.Ray = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -219,6 +224,7 @@ def adapt(
     from triaxial.api.temporal_evaluate import EvaluateOptions
     from triaxial.execute import Computing
 
+    options.check_workers(workers, ray)
     request = AdaptRequest(
         tuple(name.strip() for name in parameters.split(",")),
         learning_rate,
@@ -245,7 +251,7 @@ def adapt(
             split,
             request,
             asked,
-            Computing(store, device, progress=told),
+            Computing(store, device, workers=workers, progress=told, ray=ray),
             overwrite=overwrite,
         )
     _print_evaluations(dict(found), bin_, as_json)
@@ -273,6 +279,7 @@ def analyse(
     seed: own.Seed = 1,
     store: options.StoreDir = Path(".triaxial"),
     workers: own.Workers = 1,
+    ray: options.Ray = None,
     fail_if: options.FailIf = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
@@ -310,7 +317,7 @@ def analyse(
             corpus,
             split,
             asked,
-            Computing(store, workers=workers, progress=told),
+            Computing(store, workers=workers, progress=told, ray=ray),
             out=out_dir,
             overwrite=overwrite,
         )

@@ -207,6 +207,7 @@ def variants(
         return stage.read(), funnel.read(), stage.key
     slots, words_funnel = slots_of(seeds, preset.targets)
     shards = _cut(range(len(seeds)), SEEDS_A_SHARD)
+    stage.plan(len(shards), [len(shard) for shard in shards])
     missing = [n for n in range(len(shards)) if not (stage.has(n) and funnel.has(n))]
     open_ = [([seeds[i] for i in shards[n]], [slots[i] for i in shards[n]]) for n in missing]
     workers = 1 if settings.ray is None else settings.workers  # torch has all cores already

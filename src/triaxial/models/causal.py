@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,6 +101,7 @@ class CausalLM:
         self.tokenizer = tokenizer
         self.where = where
         self.work = work
+        self.given: tuple[Any, ...] = ()
         self.start, self.end = _marks(tokenizer, separator, checkpoint.name)
         self._reader = reader
         self._encoder = tokenizer.backend_tokenizer
@@ -120,6 +121,10 @@ class CausalLM:
                 "use the tokenizer that the model was trained with",
                 where=self.name,
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert self.given, "made by load_causal"
+        return _again, self.given
 
     @property
     def network(self) -> torch.nn.Module:
@@ -236,6 +241,56 @@ def load_causal(
         InputError: No such model, no fast tokenizer, no start mark; it looks ahead; an option does
             not fit the model.
     """
+    given = name, revision, device, precision, window, stride, memory, separator, token_budget
+    model = _loaded(*given)
+    model.given = given
+    return model
+
+
+def is_transformer_xl(checkpoint: Checkpoint) -> bool:
+    """Whether a directory holds a Transformer-XL of ours."""
+    try:
+        found = json.loads((checkpoint.path / "config.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("model_type") == _XL
+
+
+def own_tokenizer(directory: Path, name: str) -> PreTrainedTokenizerFast:
+    """The tokenizer of a directory of ours, as its `tokenizer.json` says; `name` is for errors.
+
+    Raises:
+        InputError: There is none, or it is damaged.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    if not (directory / "tokenizer.json").is_file():
+        raise InputError("no tokenizer.json; save the tokenizer beside the weights", where=name)
+    try:
+        found: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(directory)
+    except Exception as error:  # tokenizers raises bare exceptions
+        reason = str(error).splitlines()[0]
+        raise InputError(f"no tokenizer can be loaded: {reason}", where=name) from None
+    return found
+
+
+@lru_cache(1)
+def _again(*given: Any) -> CausalLM:
+    """A model that came from another process: one here, however often it comes."""
+    return _loaded(*given)
+
+
+def _loaded(
+    name: str,
+    revision: str | None,
+    device: str,
+    precision: Literal["auto", "fp32", "bf16"],
+    window: int | None,
+    stride: int | None,
+    memory: int | None,
+    separator: str | None,
+    token_budget: int | None,
+) -> CausalLM:
     where = hardware(device, precision)
     checkpoint = locate(name, revision)
     work = Work()
@@ -272,33 +327,6 @@ def load_causal(
     refuse_look_ahead(model, name)
     windows = Windows(model, where, budget, work, window, stride)
     return CausalLM(checkpoint, tokenizer, separator, windows, where, work)
-
-
-def is_transformer_xl(checkpoint: Checkpoint) -> bool:
-    """Whether a directory holds a Transformer-XL of ours."""
-    try:
-        found = json.loads((checkpoint.path / "config.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    return isinstance(found, dict) and found.get("model_type") == _XL
-
-
-def own_tokenizer(directory: Path, name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a directory of ours, as its `tokenizer.json` says; `name` is for errors.
-
-    Raises:
-        InputError: There is none, or it is damaged.
-    """
-    from transformers import PreTrainedTokenizerFast
-
-    if not (directory / "tokenizer.json").is_file():
-        raise InputError("no tokenizer.json; save the tokenizer beside the weights", where=name)
-    try:
-        found: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(directory)
-    except Exception as error:  # tokenizers raises bare exceptions
-        reason = str(error).splitlines()[0]
-        raise InputError(f"no tokenizer can be loaded: {reason}", where=name) from None
-    return found
 
 
 def _marks(

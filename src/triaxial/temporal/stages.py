@@ -23,7 +23,15 @@ from triaxial import execute
 from triaxial.errors import StoreError
 from triaxial.execute import Computing
 from triaxial.models.tagger import load_tagger
-from triaxial.store import Stage, Store, digest, finished_directory, read_table, run_shards
+from triaxial.store import (
+    Stage,
+    Store,
+    digest,
+    finished_directory,
+    planned,
+    read_table,
+    run_shards,
+)
 from triaxial.temporal.corpus import Document, month_of
 from triaxial.temporal.perplexity import document_tables
 from triaxial.temporal.splits import Split
@@ -192,22 +200,28 @@ def score_documents(
     told, done = computing.told(f"scoring with {Path(model.name).name}"), 0
     tables: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     seconds, timed, pieces = 0.0, 0, 0
+    about = {"model": model.fingerprint, "shard": DOCUMENTS_A_SHARD}
+    every: list[tuple[Sequence[Picked], Stage, Stage]] = []
     for month in sorted(months):
-        picked = months[month]
-        about = {"model": model.fingerprint, "shard": DOCUMENTS_A_SHARD}
-        inputs = [digest([list(one[:4]) for one in picked])]
+        inputs = [digest([list(one[:4]) for one in months[month]])]
         words = store.stage("temporal.words", 1, about, inputs)
         documents = store.stage("temporal.documents", 1, about, inputs)
-        if not (words.complete and documents.complete):
-            step = partial(_step, told, done, total)
-            _score_month(model, corpus, picked, words, documents, step)
-        done += len(picked)
-        told(done, total)
-        tables.append((words.read(), documents.read()))
-        facts = documents.manifest["facts"]
-        seconds += facts["seconds"]
-        timed += facts["pieces"]
-        pieces += int(tables[-1][1]["pieces"].sum())
+        every.append((months[month], words, documents))
+    stages = [stage.path.name for _, *both in every for stage in both]
+    with planned(computing.store, "temporal.months", stages):
+        if computing.ray is not None:
+            _score_on_ray(model, corpus, every, computing)
+        for picked, words, documents in every:
+            if not (words.complete and documents.complete):
+                step = partial(_step, told, done, total)
+                _score_month(model, corpus, picked, words, documents, step)
+            done += len(picked)
+            told(done, total)
+            tables.append((words.read(), documents.read()))
+            facts = documents.manifest["facts"]
+            seconds += facts["seconds"]
+            timed += facts["pieces"]
+            pieces += int(tables[-1][1]["pieces"].sum())
     rate = timed / seconds if seconds else None
     cost = {
         "seconds": pieces / rate if rate else None,
@@ -320,6 +334,32 @@ def _documents(corpus: Corpus, picked: Sequence[Picked]) -> list[Document]:
 
 def _step(told: Callable[[int, int], None], before: int, total: int, done: int) -> None:
     told(before + done, total)
+
+
+def _score_on_ray(
+    model: CausalLM,
+    corpus: Corpus,
+    every: Sequence[tuple[Sequence[Picked], Stage, Stage]],
+    computing: Computing,
+) -> None:
+    """Score the months that are not there yet, each as one shard."""
+    missing = [one for one in every if not (one[1].complete and one[2].complete)]
+    done = execute.run(
+        partial(_score_one, model, replace(corpus, ids=None)),
+        missing,
+        workers=computing.workers,
+        ray=computing.ray,
+        gpus=computing.gpus,
+        progress=computing.told("months"),
+    )
+    for _ in done:
+        pass
+
+
+def _score_one(
+    model: CausalLM, corpus: Corpus, month: tuple[Sequence[Picked], Stage, Stage]
+) -> None:
+    _score_month(model, corpus, *month, lambda done: None)
 
 
 def _score_month(
