@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,9 @@ def trained(root: Path) -> Path:
     killed = torchrun(__file__, root, "dies")
     assert killed.returncode
     assert (root / "killed" / ".checkpoints" / "step-00000002").is_dir(), killed.stderr
+    # Another number of processes may go on as well.
+    shutil.copytree(root / "killed", root / "alone")
+    language_model(root, "alone", SHAPE, 4)
     done = torchrun(__file__, root)
     assert done.returncode == 0, done.stderr
     return root
@@ -147,6 +151,14 @@ def test_a_killed_training_of_two_ends_bit_for_bit_like_an_undisturbed_one(train
     files = [trained / name / "model.safetensors" for name in ("killed", "two-xl")]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert not (trained / "killed" / ".checkpoints").exists()
+
+
+def test_one_process_goes_on_where_two_were_killed(trained: Path) -> None:
+    found = [
+        json.loads((trained / name / "training.json").read_text())["history"]["losses"]
+        for name in ("one-xl", "alone")
+    ]
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-5)
 
 
 def test_an_error_of_all_is_one_line(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from triaxial.models.base import (
 from triaxial.models.batching import TOKEN_BUDGET, length_batches
 from triaxial.models.distributed import ALONE, Division, Team
 from triaxial.models.fit import FitOptions, Parts, fit
-from triaxial.models.tensors import on_device
+from triaxial.models.tensors import fetched, on_device, one_behind
 from triaxial.models.training import (
     CHECKPOINTS,
     Part,
@@ -39,6 +39,7 @@ from triaxial.models.training import (
     encode,
     finished,
     inputs_of,
+    parts_of,
     publish,
     ratio_interval,
     told,
@@ -254,9 +255,12 @@ def _masked_sums(
         TOKEN_BUDGET[torch.device(where.device).type], int(_MOST_LOGITS / vocabulary / share)
     )
     with evaluation(head.model), autocast(where):
-        for batch in length_batches(rows.lengths, budget):
-            part = Part(batch, int(rows.lengths[batch].max()))
-            losses = head.losses(rows, masks, part, where).double().cpu().numpy()
+        made = (
+            (part, fetched(head.losses(rows, masks, part, where)))
+            for part in parts_of(rows.lengths, length_batches(rows.lengths, budget))
+        )
+        for part, get in one_behind(made):
+            batch, losses = part.rows, get()[0].astype(np.float64)
             owner = np.repeat(batch, [len(masks.places[row]) for row in batch])
             np.add.at(sums, owner, np.column_stack([losses, np.ones_like(losses)]))
     return sums

@@ -43,6 +43,7 @@ __all__ = [
     "encode",
     "finished",
     "inputs_of",
+    "parts_of",
     "publish",
     "ratio_interval",
     "shrink_embeddings",
@@ -85,6 +86,11 @@ class Part:
     def take(self, which: slice) -> Part:
         """Some of the rows, as wide as all."""
         return Part(self.rows[which], self.width)
+
+
+def parts_of(lengths: NDArray[np.int64], batches: Sequence[NDArray[np.intp]]) -> list[Part]:
+    """Runs of rows, each as wide as its longest."""
+    return [Part(rows, int(lengths[rows].max())) for rows in batches]
 
 
 def encode(
@@ -195,8 +201,8 @@ def batches_of(
     def epoch_batches(epoch: int) -> list[Parts[Part]]:
         return [
             [
-                (len(part) / len(batch), Part(part, int(lengths[part].max())))
-                for part in split(lengths, batch, cost)
+                (len(part) / len(batch), part)
+                for part in parts_of(lengths, split(lengths, batch, cost))
             ]
             for batch in shuffled(lengths, batch_size, seed=options.seed, epoch=epoch)
         ]
