@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from triaxial.cli import _run
-from triaxial.models.tiny import tiny_classifier, tiny_masked
+from triaxial.models.tiny import tiny_causal, tiny_classifier, tiny_masked
+from triaxial.nli import LABELS, Pair
+from triaxial.prompts import PromptOptions, prefix
 from triaxial.temporal.planted import PlantOptions, plant
 from triaxial.worlds import world
 
@@ -22,6 +24,8 @@ SMALL = {
     "merge plan": ["--k", "50"],
     "merge run": ["--k", "50", "--min-variants", "5", "--limit", "20"],
     "merge generate": ["--k", "50", "--limit", "10"],
+    "merge export": ["--min-variants", "5", "--draws", "1"],
+    "merge evaluate": ["--min-variants", "5", "--draws", "1"],
     "nli train": ["--epochs", "1"],
     "mlm train": ["--epochs", "1"],
     "c2gen build": ["--counts", "6,6,6", "--unseen", "2,2,2"],
@@ -97,6 +101,12 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_masked(root / "distilbert-base-uncased", words, "distilbert", hidden=16)
     tiny_masked(root / "sentence-transformers" / "all-MiniLM-L6-v2", words, hidden=16)
     tiny_classifier(root / "my-org" / "my-nli-model", words)
+    asked = prefix(PromptOptions(examples=(Pair("", "", "", LABELS[0]),)))
+    tiny_causal(root / "my-org" / "my-llm", [*words, *asked.split()], longest=1024)
+    with (root / "dev.jsonl").open("w", encoding="utf-8") as file:
+        for p in world(4, sentences=40, training=30, seeds=30).seeds:
+            row = {"premise": p.premise, "hypothesis": p.hypothesis, "label": p.label.value}
+            file.write(json.dumps(row) + "\n")
     lines = ["\t".join(row) for row in SICK]
     (root / "SICK.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     documents, _ = plant(PlantOptions(documents=600, first="2015-01", months=60, sentences=3))
