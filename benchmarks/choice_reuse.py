@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pairs", type=int, default=24, help="pairs that are asked")
+    parser.add_argument("--pairs", type=int, default=16, help="pairs that are asked")
     parser.add_argument("--shots", type=int, default=6, help="solved examples")
     parser.add_argument("--repeats", type=int, default=5, help="turns of each way")
     parser.add_argument("--width", type=int, default=256, help="hidden size")
