@@ -171,6 +171,22 @@ def test_a_sample_keeps_labels_and_accuracy_and_says_so(llm, small, tmp_path, tr
     assert f"{tmp_path / 'part'}: has no prediction for {of - 8} of {of} seeds" in err
 
 
+def test_a_run_from_seeds_to_scores_is_of_a_sample_too(llm, small, tmp_path, triax) -> None:
+    call = ["merge", "run", small / "pairs.csv", "--mlm", small / "mlm", "--k", 50, "--sample", 4]
+    call += ["--model", f"llm:{llm / 'llm'}", "--shots-from", llm / "dev.jsonl", "--shots", 3]
+    # The set and its store are the fixture's: variants are there already.
+    call += [*FEW, "--out", tmp_path / "run", "--store", llm / "store"]
+    code, out, err = triax(*call)
+    assert code == 0, err
+    assert "masked-LM forwards" in out
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["seeds"]["kept"] == 4
+    assert any(text.startswith("a sample of 4 of ") for text in metrics["warnings"])
+    code, _, err = triax(*call, "--budget", "1m")
+    assert code == 2
+    assert err == "triax: a budget and a sample are two ways to fewer seeds; give one of them\n"
+
+
 def test_an_endpoint_is_scored_and_asked_nothing_twice(llm, tmp_path, triax) -> None:
     with FakeEndpoint() as server:
         asked = ("--model", "endpoint:fake", "--endpoint-url", server.url, "--sample", 4)
