@@ -236,7 +236,7 @@ def test_a_shard_that_kills_every_worker_is_told(work: Any) -> None:
 
 
 def test_a_directory_that_a_worker_does_not_see(tmp_path: Path) -> None:
-    found = execute_ray._outcome(b"", b"", str(tmp_path / "no"))
+    found = execute_ray._outcome(b"", b"", execute_ray._Place(str(tmp_path / "no"), ()))
     assert "call from a directory that all nodes share" in str(found.error)
 
 

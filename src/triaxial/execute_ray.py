@@ -25,6 +25,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import warnings
@@ -73,6 +74,14 @@ class _Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the caller is: its working directory, and where it imports from."""
+
+    folder: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Cluster:
     """What this process is connected to: how it was asked for, and the folder to be removed."""
 
@@ -111,21 +120,20 @@ def results(
     asked = {"num_cpus": 1, "num_gpus": gpus if there.get("GPU") else 0, "max_retries": RETRIES}
     task = ray.remote(**asked)(_outcome)
     slots = max(1, int(there.get("CPU", 1)))
-    shared, folder = ray.put(ray.cloudpickle.dumps(function)), os.getcwd()
+    shared, place = ray.put(ray.cloudpickle.dumps(function)), _Place(os.getcwd(), tuple(sys.path))
     waiting: deque[Any] = deque()
     try:
         with _told(ray):
             for shard in shards:
                 if len(waiting) == AHEAD * slots:
-                    yield _value(ray.get(waiting[0]))
-                    waiting.popleft()
-                waiting.append(task.remote(shared, ray.cloudpickle.dumps(shard), folder))
+                    yield _value(ray.get(waiting.popleft()))
+                waiting.append(task.remote(shared, ray.cloudpickle.dumps(shard), place))
             while waiting:
-                yield _value(ray.get(waiting[0]))
-                waiting.popleft()
+                yield _value(ray.get(waiting.popleft()))
     finally:  # an error, Ctrl-C, or the caller stopped reading: nobody wants the others
-        for reference in waiting:
-            ray.cancel(reference, force=True)
+        rest = list(waiting)
+        if rest and ray.wait(rest, num_returns=len(rest), timeout=1, fetch_local=False)[1]:
+            stop()  # to cancel them may abort this process, in Ray 2.60
 
 
 def streamed(
@@ -142,7 +150,7 @@ def streamed(
     data.context.execution_options.preserve_order = True
     data.context.enable_progress_bars = False
     work, *each = (ray.cloudpickle.dumps(one) for one in (function, *shards))
-    row = partial(_row, work, each, os.getcwd())
+    row = partial(_row, work, each, _Place(os.getcwd(), tuple(sys.path)))
     with warnings.catch_warnings():  # its own default is to try without end
         warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated")
         found = data.map(row, num_cpus=1, max_retries=RETRIES)
@@ -231,6 +239,7 @@ def _settings(asked: tuple[str, int]) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # messages about workers would stand among the results
         "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+        "RAY_NUM_REDIS_GET_RETRIES": "2",  # of half a minute each, to find a cluster that is there
     }
     address, workers = asked
     if address == LOCAL:
@@ -288,14 +297,15 @@ def _value(outcome: _Outcome) -> Any:
     return outcome.value
 
 
-def _outcome(function: bytes, shard: bytes, folder: str) -> _Outcome:
+def _outcome(function: bytes, shard: bytes, place: _Place) -> _Outcome:
     """In a worker: the work, in the directory of the caller, where its relative names hold."""
     try:
-        os.chdir(folder)
+        os.chdir(place.folder)
     except OSError as error:
         here, why = socket.gethostname(), error.strerror
         message = f"is not on {here} ({why}); call from a directory that all nodes share"
-        return _Outcome(None, InputError(message, where=folder))
+        return _Outcome(None, InputError(message, where=place.folder))
+    sys.path += [name for name in place.path if name not in sys.path]
     try:
         return _Outcome(pickle.loads(function)(pickle.loads(shard)), None)
     except TriaxialError as error:
@@ -303,6 +313,6 @@ def _outcome(function: bytes, shard: bytes, folder: str) -> _Outcome:
 
 
 def _row(
-    function: bytes, shards: Sequence[bytes], folder: str, row: dict[str, Any]
+    function: bytes, shards: Sequence[bytes], place: _Place, row: dict[str, Any]
 ) -> dict[str, Any]:
-    return {"outcome": _outcome(function, shards[row["item"]], folder)}
+    return {"outcome": _outcome(function, shards[row["item"]], place)}
