@@ -139,6 +139,7 @@ def score(
     options.check_condition(fail_if)
     metrics = scored(run_dir, target=target)
     _print(metrics, as_json)
+    note(f"next: `triax report {run_dir}`, `triax c2gen analyse {run_dir}`")
     _gate(metrics, fail_if)
 
 
@@ -167,6 +168,7 @@ def analyse(
     from triaxial.cli.c2gen_tables import print_analysis
 
     print_analysis(out(), found)
+    note(f"next: `triax report {' '.join(map(str, runs))} --out report.html`")
 
 
 def _print(metrics: dict[str, Any], as_json: bool) -> None:
