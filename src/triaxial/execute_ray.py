@@ -48,7 +48,7 @@ RETRIES = 3  # times that a shard is computed again after its worker died
 AHEAD = 4  # shards handed out per slot
 _STORE = 1 << 27  # bytes of the object store of a local cluster, for the driver and each worker
 _SECONDS = 5.0  # that a cluster has to answer
-_LONGEST = 40  # characters of a folder below which Ray's sockets have names short enough
+_LONGEST = 22  # characters of a folder in which the names of Ray's sockets stay below 107
 _ADDRESS = re.compile(r"auto|(?:ray://)?([^/\s]+):(\d+)")
 _TOKEN = secrets.token_hex(16)
 
@@ -212,7 +212,7 @@ def _started(ray: Any, workers: int) -> Path:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                _temp_dir=str(folder),
+                _temp_dir=str(folder / "r"),  # which Ray opens to all; the one above is ours alone
             )
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
