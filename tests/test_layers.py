@@ -35,8 +35,8 @@ ORDER: dict[tuple[int, str], str] = {
     "api/merge_lm_eval api/merge "
     "api/merge_plan api/c2gen_data api/c2gen api/c2gen_plan api/c2gen_profile "
     "api/temporal_ingest api/temporal_corpus api/temporal_evaluate api/temporal_adapt api/temporal "
-    "api/gates api/report_shown api/report_merge api/report_c2gen api/report_temporal api/report "
-    "api/system "
+    "api/gates api/report_shown api/report_seeds api/report_merge api/report_c2gen "
+    "api/report_temporal api/report api/system "
     "worlds demo cli __main__",
 }
 STORE = {

@@ -280,7 +280,7 @@ def test_an_unknown_label_says_which_and_what_to_pass(write: Write) -> None:
     path = write("x.jsonl", rows)
     assert refusal(path) == (
         "x.jsonl:17: label 'maybe' is not one of entailment, neutral, contradiction; "
-        "pass --label-map maybe=neutral"
+        "pass --label-map maybe=LABEL for each label of the data"
     )
     reading = read_pairs(path, label_map={"Maybe": "Neutral"})
     assert reading.pairs[16].label is N

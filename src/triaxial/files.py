@@ -175,7 +175,7 @@ def claim_directory(out: str | Path, kind: str, key: str, *, replace: bool = Fal
         if not replace:
             raise StoreError(
                 f"holds another run of {kind!r} (key {str(seen.get('key'))[:16]}, this one "
-                f"{key[:16]}); choose another directory or allow to replace it",
+                f"{key[:16]}); choose another directory, or replace it (--overwrite)",
                 where=out,
             )
         with explained(out):

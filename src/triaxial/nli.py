@@ -317,7 +317,8 @@ def _label(value: object, meanings: Mapping[str, Label]) -> Label:
     if value is None or not key:
         raise BadRowError("unknown label", f"the label is empty; {MEND}")
     shown = " ".join(str(value).split())[:40]
-    seen = f"label {shown!r} is not one of {_NAMES}; pass --label-map {shown}=neutral"
+    seen = f"label {shown!r} is not one of {_NAMES}; pass "
+    seen += f"--label-map {shown}=LABEL for each label of the data"
     if re.fullmatch(r"-?\d+", key):
         seen = f"label {key} is a number, which means something else in every data set, not one of "
         seen += f"{_NAMES}; pass --label-map {key}=LABEL for each number"

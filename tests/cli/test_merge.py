@@ -342,7 +342,11 @@ GOOD = "1,A man sings.,A man sings.,entailment\n"
     ("content", "more", "wanted"),
     [
         ("id,p,hypothesis,label\n" + GOOD, [], "premise"),
-        (HEADER + "1,A man sings.,A man sings.,maybe\n", [], "pass --label-map maybe=neutral"),
+        (
+            HEADER + "1,A man sings.,A man sings.,maybe\n",
+            [],
+            "pass --label-map maybe=LABEL for each",
+        ),
         (HEADER + "1,A man sings.,  ,neutral\n", [], "the hypothesis is empty"),
         (HEADER + GOOD + GOOD, [], "the id '1' is that of row 1"),
         (HEADER + "1,A [MASK] sings.,A man sings.,neutral\n", [], "contains a mask token"),

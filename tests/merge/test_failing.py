@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from triaxial.merge.failing import failing_words, lost_share
+from triaxial.merge.failing import all_words, failing_words
 from triaxial.nli import LABELS, Pair
 from triaxial.stats import wilson
 
@@ -66,12 +66,13 @@ def test_words_taken_out_and_the_share_of_all() -> None:
     replacements, predictions = tables()
     (dog,) = failing_words(PAIRS, replacements, predictions, "m", "out", least=2)
     assert (dog.word, dog.variants, dog.lost.value) == ("dog", 5, pytest.approx(60))
-    share = lost_share(PAIRS, predictions, "m")
-    assert share is not None
-    assert share.value == pytest.approx(60)
+    whole = all_words(PAIRS, predictions, "m")
+    assert whole is not None
+    assert (whole["wrong"], whole["variants"], whole["premises"]) == (3, 5, 2)
+    assert whole["lost"]["value"] == pytest.approx(60)
     # A model that is right on one seed alone, and one that is right on none.
-    assert lost_share(PAIRS, predictions, "other") is not None
-    assert lost_share(PAIRS[:3], predictions, "other") is None
+    assert all_words(PAIRS, predictions, "other") is not None
+    assert all_words(PAIRS[:3], predictions, "other") is None
 
 
 def test_wilson_against_values_of_the_textbook_formula() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triaxial.merge.score import GRID, DrawOptions, Scores, drawn, passes, scores
-from triaxial.stats import generator
+from triaxial.stats import generator, wilson
 
 GOLDEN = """
 import numpy as np
@@ -119,8 +119,9 @@ def test_numbers_of_everything() -> None:
     assert found.spread[GRID.index(95)] == 0
     assert found.sv_right == tuple([100.0] * 19 + [50.0])
     assert found.sv_wrong == tuple([100.0] * 10 + [0.0] * 10)
-    # One cluster: every resample is the same.
-    assert (found.at(100).low, found.at(100).high) == (25, 25)
+    # One cluster: every resample is the same, and Wilson's interval of one unit stands.
+    one = wilson(0.25, 1)
+    assert (found.at(100).low, found.at(100).high) == (100 * one.low, 100 * one.high)
 
 
 # MC.

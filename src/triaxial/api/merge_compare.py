@@ -32,13 +32,21 @@ def compare_runs(
     if one.key != other.key or draw != other_draw:
         raise InputError(
             "the two runs are not of the same variants and draws; evaluate both models on one set "
-            f"(sets {one.key[:8]} and {other.key[:8]})"
+            + (
+                f"(sets {one.key[:8]} and {other.key[:8]})"
+                if one.key != other.key
+                else f"(n, draws and seed are {_told(draw)} and {_told(other_draw)})"
+            )
         )
     index = one.index()
     for group in groups_of(index, draw):
         if (group.kind, group.name) == (kind, name):
             return compare(index, group, before, after, seed=seed), before.model, after.model
     raise InputError(f"no seeds in the group {kind} {name}")
+
+
+def _told(draw: DrawOptions) -> str:
+    return f"{draw.n}, {draw.draws}, {draw.seed}"
 
 
 def named_run(text: str) -> tuple[VariantSet, DrawOptions, Predictions]:

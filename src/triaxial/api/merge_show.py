@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from triaxial.api.merge_files import RATINGS, VariantSet, read_run, read_set
 from triaxial.errors import InputError
 from triaxial.execute import Computing
-from triaxial.merge.failing import failing_words, lost_share
+from triaxial.merge.failing import all_words, failing_words
 from triaxial.merge.filters import (
     KEPT,
     FilterOptions,
@@ -166,19 +166,19 @@ def words_of_run(directory: Path, *, least: int = 3) -> dict[str, dict[str, Any]
         least: Premises that a word must have.
 
     Returns:
-        By model: `lost`, percent of all variants of rightly labelled seeds that are wrong (`None`
-        where no seed is right), and the words put `in` and taken `out`, the surest first.
+        By model: `all`, the variants of rightly labelled seeds and how many are wrong (`None`
+        where no seed is right); the words put `in` and taken `out`, the surest first; and under
+        `rarer` how many failing words of each side stand with fewer premises.
     """
     made, predictions, _, models = read_run(directory)
     found: dict[str, dict[str, Any]] = {}
     for model in models:
-        lost = lost_share(made.pairs, predictions, model)
-        found[model] = {"lost": None if lost is None else asdict(lost)}
+        found[model] = {"all": all_words(made.pairs, predictions, model), "rarer": {}}
         for side in ("in", "out"):
-            words = failing_words(
-                made.pairs, made.replacements, predictions, model, side, least=least
-            )
-            found[model][side] = [one.plain() for one in words]
+            words = failing_words(made.pairs, made.replacements, predictions, model, side, least=1)
+            found[model][side] = [one.plain() for one in words if one.premises >= least]
+            rarer = sum(one.premises < least and bool(one.example) for one in words)
+            found[model]["rarer"][side] = rarer
     return found
 
 

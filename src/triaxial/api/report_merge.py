@@ -9,38 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from triaxial.api.gates import Figure, merge_figures
-from triaxial.api.merge_files import VariantSet, read_metrics, read_run
+from triaxial.api.merge_files import VariantSet, labels_by_variant, read_metrics, read_run
+from triaxial.api.report_seeds import failing_tables, worst_seeds
 from triaxial.api.report_shown import count, dated, ends, interval, slug
-from triaxial.merge.failing import failing_words
-from triaxial.merge.filters import variant_texts
-from triaxial.nli import Pair
+from triaxial.merge.analyses import compare, groups_of
+from triaxial.merge.score import DrawOptions
 from triaxial.report.figures import Axis, Chart, curves, intervals, parts
 from triaxial.report.page import (
     Browser,
-    Case,
     Section,
-    Sentence,
     Table,
-    Variant,
     Verdict,
 )
 from triaxial.store import read_json
 
 __all__ = ["section_of"]
 
-_CASES = 60  # worst seeds shown, and of each so many wrong variants
-_WRONG = 6
-_WORDS = 15  # failing words shown of a model
 _DIGEST = 12  # characters of a digest
-_SHOWN = 60  # characters of a premise in the heading of its case
 _PAPER = "The paper: most models hold S only at CT of about 50 % or less (its own models and data)."
 _METHOD = (
     "A variant replaces one word that premise and hypothesis share, in both, by a word that a "
     "masked language model finds at least as likely in both places; the gold label stays.",
     "SV at CT is the share of seeds of which at least CT percent of the variants are labelled "
     "rightly; MC is the CT at which SV comes closest to S, the accuracy on the seeds.",
-    "Intervals are 95 % bootstraps over premises; n variants are drawn for each seed, several "
-    "times, and figures are means over the draws.",
+    "Intervals are 95 % bootstraps over premises, no narrower than Wilson's over them; n variants "
+    "are drawn for each seed, several times, and figures are means over the draws.",
     "Source: MERGE, arXiv 2510.24295.",
 )
 _LIMITS = (
@@ -59,7 +52,7 @@ def section_of(path: Path, name: str, place: str) -> tuple[Section, list[Figure]
         place: Name of its place on the page.
     """
     metrics = read_metrics(path)
-    made, predictions, _, models = read_run(path)
+    made, predictions, draw, models = read_run(path)
     manifest = read_json(path / "manifest.json")
     blocks: list[Table | Chart | Browser] = [_overview(metrics, place)]
     if metrics["models"]:
@@ -67,8 +60,10 @@ def section_of(path: Path, name: str, place: str) -> tuple[Section, list[Figure]
         blocks += [*_by_group(metrics, place)]
     blocks.append(_funnel(made.funnel, place))
     if metrics["models"]:
-        blocks += _words(made, predictions, list(metrics["models"]), place)
-        blocks.append(_worst(made, predictions, list(metrics["models"]), place))
+        if len(metrics["models"]) > 1:
+            blocks.insert(1, _paired(made, predictions, draw, list(metrics["models"]), place))
+        blocks += failing_tables(made, predictions, list(metrics["models"]), place)
+        blocks += worst_seeds(made, predictions, list(metrics["models"]), place)
     facts = [
         ("pairs from", made.facts["data"]["source"]),
         ("digest of the data", made.facts["data"]["digest"]),
@@ -182,7 +177,10 @@ def _by_model(metrics: Mapping[str, Any], place: str) -> Chart:
 
 def _by_group(metrics: Mapping[str, Any], place: str) -> list[Chart]:
     found = []
-    for kind, what in (("class", "word class"), ("label", "gold label")):
+    for kind, what, of in (
+        ("class", "word class", "A seed counts in every class of which it has variants enough."),
+        ("label", "gold label", "Every seed has one gold label."),
+    ):
         rows: list[dict[str, Any]] = []
         points: list[dict[str, Any]] = []
         for model, scored in metrics["models"].items():
@@ -202,8 +200,7 @@ def _by_group(metrics: Mapping[str, Any], place: str) -> list[Chart]:
                 slug(place, kind),
                 f"SV95 by {what}",
                 f"Percent of seeds with at least 95 % of their variants right, with 95 % intervals "
-                f"over premises; n stands beside each {what}. Seeds of different groups are "
-                "different seeds.",
+                f"over premises; n stands beside each {what}. {of}",
                 points,
                 Axis(what, "", "N", groups),
                 Axis("SV95", "SV95, % of seeds", domain=(0, 100)),
@@ -283,131 +280,33 @@ def _funnel(funnel: Any, place: str) -> Chart:
     )
 
 
-def _words(made: VariantSet, predictions: Any, models: Sequence[str], place: str) -> list[Table]:
-    """By model, the words that make right answers wrong when they are put in."""
-    found = []
-    for model in models:
-        words = failing_words(made.pairs, made.replacements, predictions, model, "in")
-        lost = [one for one in words if one.example][:_WORDS]
-        if not lost:
-            continue
-        rows = [
-            (one.word, one.pos, f"{one.premises:,}", f"{one.variants:,}",
-             interval(asdict(one.lost)), one.taken_for, one.example)
-            for one in lost
-        ]  # fmt: skip
-        found.append(
-            Table(
-                slug(place, "words", model),
-                f"The words that {model} fails on",
-                ("put in", "class", "premises", "variants", "wrong, %", "taken for", "example"),
-                tuple(rows),
-                f"Of {len(words):,} words that stand in variants of at least 3 premises, counting "
-                "rightly labelled seeds alone; by the lower end of Wilson's 95 % interval over "
-                "premises. "
-                "triax merge words has all, and the words taken out.",
+def _paired(
+    made: VariantSet, predictions: Any, draw: DrawOptions, models: Sequence[str], place: str
+) -> Table:
+    """Every model against the first, on the same seeds and draws."""
+    index, offsets = made.index(), made.offsets()
+    whole = groups_of(index, draw)[0]
+    first, *others = (labels_by_variant(made, predictions, model, offsets) for model in models)
+    rows = []
+    for other in others:
+        found = {one.metric: one for one in compare(index, whole, first, other, seed=draw.seed)}
+        rows += [
+            (
+                other.model,
+                metric,
+                f"{found[metric].old:.1f}",
+                f"{found[metric].new:.1f}",
+                interval(asdict(found[metric].difference), "+.1f"),
+                found[metric].verdict,
+                f"{found[metric].smallest:.1f}",
             )
-        )
-    return found
-
-
-def _worst(made: VariantSet, predictions: Any, models: Sequence[str], place: str) -> Browser:
-    """Seeds with the most wrong variants over all models; those right themselves before others."""
-    import polars as pl
-
-    pairs = {pair.id: pair for pair in made.pairs}
-    gold = pl.DataFrame(
-        {"seed": list(pairs), "gold": [pair.label.value for pair in pairs.values()]}
+            for metric in ("S", "SV50", "SV95")
+        ]
+    return Table(
+        slug(place, "paired"),
+        f"Each model against {models[0]}",
+        ("model", "figure", models[0], "its own", "difference", "verdict", "smallest"),
+        tuple(rows),
+        "Points of percent, paired by seed and draw, with 95 % intervals over premises. Smallest: "
+        "the smallest difference that so many seeds show with a power of 80 %.",
     )
-    judged = predictions.join(gold, on="seed").with_columns(right=pl.col("label") == pl.col("gold"))
-    ranked = (
-        judged.filter(pl.col("variant") >= 0)
-        .group_by("seed")
-        .agg((~pl.col("right")).sum().alias("wrong"), pl.len().alias("drawn"))
-        .filter(pl.col("wrong") > 0)
-        .join(
-            judged.filter(pl.col("variant") < 0)
-            .group_by("seed")
-            .agg((~pl.col("right").any()).alias("lost")),
-            on="seed",
-        )
-        .sort(
-            "lost",
-            pl.col("wrong") / pl.col("drawn"),
-            "wrong",
-            "seed",
-            descending=[False, True, True, False],
-        )
-    )
-    chosen = ranked.head(_CASES)
-    ids = chosen["seed"].to_list()
-    mine = judged.filter(pl.col("seed").is_in(ids) & ~pl.col("right"))
-    wrong: dict[str, dict[int, list[str]]] = {}
-    for seed, variant, model, label in (
-        mine.sort("seed", "variant").select("seed", "variant", "model", "label").iter_rows()
-    ):
-        said = f"{model} says {label}" if len(models) > 1 else f"labelled {label}"
-        wrong.setdefault(seed, {}).setdefault(variant, []).append(said)
-    of = {
-        (row["seed"], row["variant"]): row
-        for row in made.replacements.filter(pl.col("seed").is_in(ids)).iter_rows(named=True)
-    }
-    cases = []
-    for seed, failures, drawn in chosen.select("seed", "wrong", "drawn").iter_rows():
-        pair = pairs[seed]
-        numbers = sorted(n for n in wrong[seed] if n >= 0)
-        on_seed = wrong[seed].get(-1)
-        note = f"{pair.label.value}; {failures} of {drawn} wrong"
-        if on_seed:
-            note += f"; the seed too: {', '.join(on_seed)}"
-        cases.append(
-            Case(
-                f"seed {seed}: {pair.premise[:_SHOWN]}{'…' if len(pair.premise) > _SHOWN else ''}",
-                note,
-                (Sentence("premise", pair.premise), Sentence("hypothesis", pair.hypothesis)),
-                tuple(_variant(pair, of[seed, n], wrong[seed][n]) for n in numbers[:_WRONG]),
-            )
-        )
-    return Browser(
-        slug(place, "worst"),
-        "The worst seeds",
-        f"{len(cases)} of {len(ranked):,} seeds with wrong variants: first those that are right "
-        "themselves, by the share of variants that is wrong, then the others. Up to "
-        f"{_WRONG} wrong variants each; the replaced word is marked.",
-        tuple(cases),
-    )
-
-
-def _variant(pair: Pair, row: Mapping[str, Any], said: Sequence[str]) -> Variant:
-    word, spans = row["replacement"], (row["premise_spans"], row["hypothesis_spans"])
-    texts = variant_texts(pair, word, *spans)
-    sides = ("premise", "hypothesis")
-    originals = (pair.premise, pair.hypothesis)
-    return Variant(
-        f"{row['word']} → {word} ({row['pos']}): {'; '.join(said)}",
-        tuple(
-            Sentence(side, text, _marks(original, text, places))
-            for side, original, text, places in zip(sides, originals, texts, spans, strict=True)
-        ),
-    )
-
-
-def _marks(
-    original: str, changed: str, places: Sequence[Sequence[int]]
-) -> tuple[tuple[int, int], ...]:
-    """Where the replaced words stand in the changed text: all replacements have one length.
-
-    An article before a word may have changed with it; it is part of the place then.
-    """
-    if not places:
-        return ()
-    spans = [(int(start), int(end)) for start, end in places]
-    removed = sum(end - start for start, end in spans)
-    each, rest = divmod(len(changed) - len(original) + removed, len(spans))
-    if rest:
-        return ()
-    found, moved = [], 0
-    for start, end in spans:
-        found.append((start + moved, start + moved + each))
-        moved += each - (end - start)
-    return tuple(found)

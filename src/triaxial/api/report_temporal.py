@@ -109,7 +109,8 @@ def _sentence(metrics: Mapping[str, Any]) -> str:
             drift["drifts"], f": drift {drift['drifts']}"
         )
         rise = drift["rise"]
-        if rise and rise["value"] is not None:
+        # Without a drift that is shown, months until so much of it would contradict the sentence.
+        if drift["drifts"] == "yes" and rise and rise["value"] is not None:
             said += f", {rise['percent']:g} % after {rise['value']:.0f} months"
         told.append(said + ".")
     for row in metrics["differences"]:

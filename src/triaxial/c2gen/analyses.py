@@ -338,10 +338,10 @@ def _baselines(rows: Rows, resampler: Resampler) -> dict[str, Any]:
         cell = resampler.cell(there, there.values, np.unique(there.group))
         best = baselines(there)["majority_label"]
         out[part] = {
-            "always neutral": figure(cell, _macro(*CONSTANTS["neutral"])),
-            "majority": figure(cell, _macro(*CONSTANTS[best])) | {"label": best},
-            "V-only": figure(cell, _macro("V-only")),
-            "N-only": figure(cell, _macro("N-only")),
+            "always neutral": figure(cell, _macro(*CONSTANTS["neutral"]), share=True),
+            "majority": figure(cell, _macro(*CONSTANTS[best]), share=True) | {"label": best},
+            "V-only": figure(cell, _macro("V-only"), share=True),
+            "N-only": figure(cell, _macro("N-only"), share=True),
         }
     return out
 
@@ -410,7 +410,9 @@ def _places(rows: Rows) -> dict[tuple[str, str], Array]:
 
 def _each(cell: Cell, names: tuple[str, ...]) -> dict[str, Any]:
     """The figure of each column."""
-    found = figures(cell, lambda sums, weights: macro_each(sums, weights, names, _SCORED))
+    found = figures(
+        cell, lambda sums, weights: macro_each(sums, weights, names, _SCORED), share=True
+    )
     return dict(zip(names, found, strict=True))
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from triaxial.c2gen.metrics import METRICS, Rows, macro_each
-from triaxial.stats import generator, mcnemar
+from triaxial.stats import at_least_wilson, generator, mcnemar
 
 __all__ = [
     "DRAWS",
@@ -126,13 +126,25 @@ class Resampler:
         )
 
 
-def figure(cell: Cell, statistic: Statistic, *, by_fold: bool = True) -> dict[str, Any]:
+def figure(
+    cell: Cell, statistic: Statistic, *, by_fold: bool = True, share: bool = False
+) -> dict[str, Any]:
     """The only one of `figures`, of a statistic without the last axis."""
-    return figures(cell, lambda sums, weights: statistic(sums, weights)[..., None], by_fold)[0]
+    wide = figures(cell, lambda sums, weights: statistic(sums, weights)[..., None], by_fold, share)
+    return wide[0]
 
 
-def figures(cell: Cell, statistic: Statistic, by_fold: bool = True) -> list[dict[str, Any]]:
+def figures(
+    cell: Cell, statistic: Statistic, by_fold: bool = True, share: bool = False
+) -> list[dict[str, Any]]:
     """K figures of one statistic (..., K), with null where there is none.
+
+    Args:
+        cell: What is counted.
+        statistic: Of it.
+        by_fold: Whether a spread over folds makes sense.
+        share: Whether it is a percentage of rows: its interval is then no narrower than Wilson's
+            over premise groups.
 
     Returns:
         `value`, `low` and `high` in the statistic's unit, `n` rows, `folds`, `seeds`, `std_folds`
@@ -150,6 +162,8 @@ def figures(cell: Cell, statistic: Statistic, by_fold: bool = True) -> list[dict
             out.append(dict(EMPTY))
             continue
         low, high = ends[k]
+        if share and low is not None and high is not None:
+            low, high = at_least_wilson(value, low, high, cell.groups)
         counts = {"folds": int(cell.fold.max()) + 1, "seeds": int(cell.seed.max()) + 1}
         out.append(
             {"value": value, "low": low, "high": high, "n": cell.n}

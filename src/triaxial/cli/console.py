@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["note", "out", "print_json", "progress", "quiet_libraries", "silenced", "warn"]
 
+_MINUTE = 60.0
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 
 
@@ -51,12 +53,28 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _line_a_minute() -> Callable[[str, int, int], None]:
+    """Progress for logs: whoever looks at one must see that the work goes on."""
+    last = time.monotonic()
+
+    def told(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _MINUTE:
+            last = time.monotonic()
+            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+    return told
+
+
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """A progress bar with rate and remaining time on a terminal, nothing elsewhere."""
+    """A progress bar with rate and remaining time on a terminal, elsewhere one line a minute."""
     quiet_libraries()
-    if _SILENT.get() or not sys.stderr.isatty():
+    if _SILENT.get():
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield _line_a_minute()
         return
     from rich.console import Console
     from rich.progress import (

@@ -45,7 +45,7 @@ def words(
     if as_json:
         print_json(found)
         return
-    print_words(out(), found, top)
+    print_words(out(), found, top, least)
     shown = [one["example"] for each in found.values() for one in each["in"] if one["example"]]
     if shown:
         seed = shlex.quote(shown[0].rpartition("#")[0])

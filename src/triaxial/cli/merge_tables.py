@@ -270,27 +270,35 @@ def print_seed(
         )
 
 
-def print_words(console: Console, found: Mapping[str, Mapping[str, Any]], top: int) -> None:
+def print_words(
+    console: Console, found: Mapping[str, Mapping[str, Any]], top: int, least: int
+) -> None:
     """The words that each model fails on, the surest first."""
     for model, each in found.items():
-        if each["lost"] is None:
+        whole = each["all"]
+        if whole is None:
             console.print(
-                f"{model}: no seed is labelled rightly, so no word can lose one", markup=False
+                f"{model}: no seed is labelled rightly, so none can be lost", markup=False
             )
             continue
         console.print(
-            f"{model}: {_figure(each['lost'])} % of the variants of rightly labelled seeds are "
-            "wrong"
+            f"{model}: {_figure(whole['lost'])} % of the variants of rightly labelled seeds are "
+            f"wrong ({whole['wrong']:,} of {whole['variants']:,}, {whole['premises']:,} premises)"
         )
         for side, title in (("in", "put in"), ("out", "taken out")):
             lost = [one for one in each[side] if one["example"]]
+            rarer = each["rarer"][side]
+            more = f"; {rarer:,} with fewer (--least)" if rarer else ""
             if not lost:
-                console.print(f"no word {title} makes a variant wrong")
+                console.print(
+                    f"no word {title} of at least {least} premises makes a variant wrong{more}"
+                )
                 continue
             rest = len(lost) - top
             table = Table(
                 title=f"Words {title}, by the lower end of the interval (95 %, over premises)"
-                + (f"; {rest:,} more with --top" if rest > 0 else ""),
+                + (f"; {rest:,} more with --top" if rest > 0 else "")
+                + more,
                 title_justify="left",
             )
             table.add_column("word", overflow="fold")

@@ -148,7 +148,12 @@ def remove_runs(
             chosen.append(one)
     size = sum(one.bytes for one in chosen) / 2**20
     if chosen and not yes:
-        typer.confirm(f"remove {len(chosen):,} directories, {size:,.0f} MiB?", abort=True, err=True)
+        many = f"{len(chosen):,} director{'y' if len(chosen) == 1 else 'ies'}, {size:,.0f} MiB"
+        try:
+            typer.confirm(f"remove {many}?", abort=True, err=True)
+        except typer.Abort:
+            note("nothing was removed; pass --yes where nobody can be asked")
+            raise
     freed = remove(chosen)
     if as_json:
         print_json({"removed": [one.path for one in chosen], "bytes": freed})

@@ -21,7 +21,7 @@ from triaxial.stats import Interval, wilson
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FailingWord", "failing_words", "lost_share"]
+__all__ = ["FailingWord", "all_words", "failing_words"]
 
 Side = Literal["in", "out"]
 
@@ -111,12 +111,22 @@ def failing_words(
     return sorted(found, key=lambda one: (-one.lost.low, -one.lost.value, one.word, one.pos))
 
 
-def lost_share(pairs: Sequence[Pair], predictions: pl.DataFrame, model: str) -> Interval | None:
-    """Percent of all asked variants of rightly labelled seeds that are lost; `None` without any."""
+def all_words(
+    pairs: Sequence[Pair], predictions: pl.DataFrame, model: str
+) -> dict[str, Any] | None:
+    """What becomes of all asked variants of rightly labelled seeds; `None` where there are none.
+
+    Returns:
+        `variants` and `wrong` (counts), `premises`, and `lost` (percent, with Wilson's interval
+        over premises).
+    """
     judged = _of_right_seeds(pairs, predictions, model)
     if not len(judged):
         return None
-    return _percent(1 - float(judged["right"].sum()) / len(judged), judged["premise"].n_unique())
+    wrong = len(judged) - int(judged["right"].sum())
+    premises = judged["premise"].n_unique()
+    counts = {"variants": len(judged), "wrong": wrong, "premises": premises}
+    return {**counts, "lost": asdict(_percent(wrong / len(judged), premises))}
 
 
 def _of_right_seeds(pairs: Sequence[Pair], predictions: pl.DataFrame, model: str) -> pl.DataFrame:
