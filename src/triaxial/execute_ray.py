@@ -265,14 +265,18 @@ def _environment(told: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """Ray takes SIGTERM; the caller has it back."""
+    """Ray takes SIGTERM; the caller has it back, or an end in which the cluster is left."""
     mine = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         if mine:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, _end if before is signal.SIG_DFL else before)
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 @contextlib.contextmanager
