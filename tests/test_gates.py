@@ -124,7 +124,7 @@ def test_what_the_run_does_not_have() -> None:
 
 def test_the_signature_says_what_makes_a_figure_comparable() -> None:
     assert signature("faithful", 2, DrawOptions(), scored(19), "1.2.3") == (
-        "SV95 = 100.0 [100.0, 100.0] | n:20 | draws:10 | seeds:2 | preset:faithful | mlm:2 | "
+        "SV95 = 100.0 [34.2, 100.0] | n:20 | draws:10 | seeds:2 | preset:faithful | mlm:2 | "
         "seed:1 | v:1.2.3"
     )
 
